@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -181,28 +181,16 @@ func TestContract(t *testing.T) {
 		"registry": "registry.example.org", "request": strings.Repeat("1d", 32), "token": "abc", "spare": "def", "layer": "sha256:" + strings.Repeat("0f", 32),
 		"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 	}
-	examples, err := contracttest.Load("testdata/contract", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	builds, err := contracttest.Load("testdata/contract/build", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts, err := contracttest.Load("testdata/contract/metrics", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operators, err := contracttest.Load("testdata/contract/operator", values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	channels, err := contracttest.Load("testdata/contract/conda", values)
-	if err != nil {
-		t.Fatal(err)
+	var examples []contracttest.Example
+	for _, folder := range []string{"", "build", "metrics", "operator", "conda", "certified"} {
+		some, err := contracttest.Load(filepath.Join("testdata/contract", folder), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		examples = append(examples, some...)
 	}
 	doc := document(t, openapi.Container)
-	for _, e := range slices.Concat(examples, builds, counts, operators, channels) {
+	for _, e := range examples {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}

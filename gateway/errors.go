@@ -179,6 +179,13 @@ func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, _ runtime.Mar
 		w.Header().Set("Allow", allowed(mux, w, r))
 		WriteMessage(w, code, r.Method+" is not allowed here")
 	case http.StatusNotFound:
+		w.Header().Add("Vary", "Accept")
+		if page, ok := ctx.Value(missingKey{}).(*web); ok {
+			if p, ok := page.open(w, r); ok {
+				p.notFound(w, r)
+			}
+			return
+		}
 		writeProblem(w, code, problem{Message: "There is no such path", Code: "request.path"})
 	default:
 		WriteMessage(w, http.StatusBadRequest, "The request is malformed")

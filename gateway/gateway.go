@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"slipway.dev/gateway/manual"
 	"slipway.dev/proto/gen/openapi"
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
@@ -21,13 +22,16 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
-// Conns holds the connections to the services. The paths of a nil connection return 404.
+// Conns holds the connections to the services, and what the service tells about itself. The paths of a nil
+// connection return 404.
 type Conns struct {
 	Container grpc.ClientConnInterface
 	Build     grpc.ClientConnInterface
 	Conda     grpc.ClientConnInterface
 	Inspect   grpc.ClientConnInterface
 	Metrics   grpc.ClientConnInterface
+	// Documents returns pages that are added to the documentation at /docs/; nil for none.
+	Documents func() []manual.Document
 }
 
 // MaxBody is the largest request body in bytes.
@@ -60,7 +64,7 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML)), nil
+	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML), c.Documents), nil
 }
 
 // route mounts every path.
@@ -130,6 +134,12 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, service containe
 		return err
 	}
 	if err := mux.HandlePath(http.MethodGet, "/.well-known/slipway/cosign.pub", signingKeys(mux, service)); err != nil {
+		return err
+	}
+	if err := mux.HandlePath(http.MethodGet, "/.well-known/slipway/trusted-root.json", trustedRoot(mux, service)); err != nil {
+		return err
+	}
+	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/scans/{scan_id}/logs", scanLogs(mux, service)); err != nil {
 		return err
 	}
 	d := &downloads{mux: mux, service: service, timeouts: p}

@@ -14,6 +14,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	usagev1 "slipway.dev/proto/gen/slipway/usage/v1"
 )
@@ -68,6 +69,10 @@ func textOf(v any) (text *string, mediaType string) {
 	case *buildv1.GetBuildLockResponse:
 		return m.Text, "text/plain; charset=utf-8"
 	case *inspectv1.GetImageSBOMResponse:
+		return m.Document, m.GetMediaType()
+	case *containerv1.GetScanSpdxResponse:
+		return m.Document, m.GetMediaType()
+	case *containerv1.GetScanCycloneDxResponse:
 		return m.Document, m.GetMediaType()
 	case *usagev1.GetUsageResponse:
 		return m.Csv, "text/csv; charset=utf-8; header=present"

@@ -53,7 +53,9 @@ func (q requests) add(m protoreflect.MethodDescriptor) {
 }
 
 // ofUsers returns routes that check the access token before the parameters.
-func ofUsers() []string { return []string{"/v1alpha1/builds", "/v1alpha1/containers"} }
+func ofUsers() []string {
+	return []string{"/v1alpha1/builds", "/v1alpha1/containers", "/v1alpha1/images/outdated"}
+}
 
 // of returns the request type of a request; nil for a path without a call.
 func (q requests) of(r *http.Request) protoreflect.MessageDescriptor {

@@ -40,6 +40,7 @@ func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterfac
 		platformv1.File_slipway_platform_v1_credentials_proto, platformv1.File_slipway_platform_v1_run_proto, platformv1.File_slipway_platform_v1_audit_proto,
 		platformv1.File_slipway_platform_v1_webhook_proto,
 		platformv1.File_slipway_platform_v1_limit_proto,
+		platformv1.File_slipway_platform_v1_vex_proto,
 		usagev1.File_slipway_usage_v1_usage_proto,
 	)
 	client := platformv1.NewIdentityServiceClient(service)
@@ -59,6 +60,7 @@ func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterfac
 		platformv1.RegisterAuditServiceHandlerClient(ctx, mux, platformv1.NewAuditServiceClient(service)),
 		platformv1.RegisterWebhookServiceHandlerClient(ctx, mux, platformv1.NewWebhookServiceClient(service)),
 		platformv1.RegisterLimitServiceHandlerClient(ctx, mux, platformv1.NewLimitServiceClient(service)),
+		platformv1.RegisterVexServiceHandlerClient(ctx, mux, platformv1.NewVexServiceClient(service)),
 	); err != nil {
 		return nil, fmt.Errorf("mounting the platform: %w", err)
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"slipway.dev/gateway/manual"
 )
 
 //go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs web/npm/*.LICENSE
@@ -38,15 +41,17 @@ type webPage struct {
 	// shell and missing return a document for the depth of folders at which it is served.
 	// Its addresses are relative, since the prefix of the site is unknown here.
 	shell, missing func(depth int) file
+	// docs are the files of the documentation by their paths below /docs/.
+	docs map[string]file
 }
 
-// withWeb adds the web page to an API.
-func withWeb(next http.Handler) http.Handler {
-	return &web{page: sync.OnceValues(newWebPage), next: next}
+// withWeb adds the web page to an API. More, if not nil, returns pages that are added to the documentation.
+func withWeb(next http.Handler, more func() []manual.Document) http.Handler {
+	return &web{page: sync.OnceValues(func() (*webPage, error) { return newWebPage(more) }), next: next}
 }
 
-func newWebPage() (*webPage, error) {
-	w := &webPage{files: map[string]file{}}
+func newWebPage(more func() []manual.Document) (*webPage, error) {
+	w := &webPage{files: map[string]file{}, docs: map[string]file{}}
 	sum, scripts := sha256.New(), map[string][]byte{}
 	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || path.Ext(name) == ".html" {
@@ -71,13 +76,13 @@ func newWebPage() (*webPage, error) {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
-	if w.shell, err = w.document("index.html", preloads(scripts)); err != nil {
+	if w.shell, err = w.layout("index.html", preloads(scripts)); err != nil {
 		return nil, err
 	}
-	if w.missing, err = w.document("missing.html", ""); err != nil {
+	if w.missing, err = w.layout("missing.html", ""); err != nil {
 		return nil, err
 	}
-	return w, nil
+	return w, w.newDocuments(more)
 }
 
 // needed matches the static imports of a module; import("…") is loaded later.
@@ -101,8 +106,8 @@ func preloads(scripts map[string][]byte) string {
 	return b.String()
 }
 
-// document returns an HTML page, whose addresses depend on where it is served.
-func (w *webPage) document(name, head string) (func(depth int) file, error) {
+// layout returns an HTML page, whose addresses depend on where it is served.
+func (w *webPage) layout(name, head string) (func(depth int) file, error) {
 	text, err := webFiles.ReadFile("web/" + name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the web page: %w", err)
@@ -168,19 +173,21 @@ func resolved(name string, text []byte) (out []byte, err error) {
 // views matches the paths of the page's views: the public ones, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	at := r.URL.Path
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || !ofWeb(at) {
+	isRead := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if isRead && !ofWeb(at) && strings.Contains(r.Header.Get("Accept"), "text/html") { // a browser
+		r = r.WithContext(context.WithValue(r.Context(), missingKey{}, w))
+	}
+	if !isRead || !ofWeb(at) {
 		w.next.ServeHTTP(rw, r)
 		return
 	}
-	page, err := w.page()
-	if err != nil {
-		noteFailure(r.Context(), err)
-		WriteMessage(rw, http.StatusInternalServerError, "Internal error")
+	page, ok := w.open(rw, r)
+	if !ok {
 		return
 	}
 	depth := strings.Count(at, "/") - 1
@@ -197,17 +204,59 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		newWebFile("robots.txt", []byte(robots), "public, max-age=86400").serve(rw, r)
 	case views.MatchString(at):
 		page.shell(depth).serve(rw, r)
+	case at == "/docs":
+		redirectBelow(rw, "docs/")
+	case strings.HasPrefix(at, "/docs/"):
+		page.document(rw, r, strings.TrimPrefix(at, "/docs/"))
 	default:
-		text := page.missing(depth).head(rw, r)
-		rw.WriteHeader(http.StatusNotFound)
-		_, _ = rw.Write(text) // the client may have disconnected
+		page.notFound(rw, r)
 	}
+}
+
+// missingKey is the key of the web in the context of a browser's request, which gets a page instead of JSON
+// if there is no such path.
+type missingKey struct{}
+
+// open returns the page, or writes an error and returns false.
+func (w *web) open(rw http.ResponseWriter, r *http.Request) (*webPage, bool) {
+	page, err := w.page()
+	if err != nil {
+		noteFailure(r.Context(), err)
+		WriteMessage(rw, http.StatusInternalServerError, "Internal error")
+	}
+	return page, err == nil
+}
+
+// document writes a file of the documentation.
+func (w *webPage) document(rw http.ResponseWriter, r *http.Request, at string) {
+	if f, ok := w.docs[at]; ok {
+		f.serve(rw, r)
+		return
+	}
+	if _, ok := w.docs[at+"/"]; ok {
+		redirectBelow(rw, path.Base(at)+"/")
+		return
+	}
+	w.notFound(rw, r)
+}
+
+// redirectBelow redirects to a relative address, since the prefix of the site is unknown here.
+func redirectBelow(rw http.ResponseWriter, to string) {
+	rw.Header().Set("Location", to)
+	rw.WriteHeader(http.StatusMovedPermanently)
+}
+
+// notFound writes the page for an unknown address.
+func (w *webPage) notFound(rw http.ResponseWriter, r *http.Request) {
+	text := w.missing(strings.Count(r.URL.Path, "/")-1).head(rw, r)
+	rw.WriteHeader(http.StatusNotFound)
+	_, _ = rw.Write(text) // the client may have disconnected
 }
 
 // ofWeb reports whether a path belongs to the web page. Unknown paths below /view/ do, too.
 func ofWeb(at string) bool {
-	return at == "/view" || at == "/favicon.ico" || at == "/robots.txt" ||
-		strings.HasPrefix(at, "/view/") || strings.HasPrefix(at, "/web/") || views.MatchString(at)
+	return at == "/view" || at == "/docs" || at == "/favicon.ico" || at == "/robots.txt" ||
+		strings.HasPrefix(at, "/view/") || strings.HasPrefix(at, "/docs/") || strings.HasPrefix(at, "/web/") || views.MatchString(at)
 }
 
 // asset returns a file of the page. While replicas are being replaced, a browser may request

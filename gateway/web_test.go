@@ -156,6 +156,8 @@ func TestWebLeavesOtherPaths(t *testing.T) {
 		{"/", "text/html; charset=utf-8", 200},
 		{"/?p=samtools", "text/html; charset=utf-8", 200},
 		{"/view/builds/0123456789abcdef_12", "text/html; charset=utf-8", 200},
+		{"/view/scans/sc-0123456789abcdef_1", "text/html; charset=utf-8", 200},
+		{"/view/scans/0123456789abcdef_1", "text/html; charset=utf-8", 404},
 		{"/view/inspect?image=a", "text/html; charset=utf-8", 200},
 		{"/view/containers/abcdefghijklmnopqrstuvwx23", "text/html; charset=utf-8", 200},
 		{"/view/containers/" + strings.Repeat("0f", 32), "text/html; charset=utf-8", 200},

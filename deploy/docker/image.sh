@@ -12,7 +12,9 @@
 # builds OUT/runc-ARCH only, for packages.
 #
 # Variables: VERSION, PLATFORMS (linux/amd64,linux/arm64), PUSH (registry/path to copy the images to), OUT
-# (bin/images). Needs root, and Debian for amd64 with mmdebstrap, libcap2-bin and runc.
+# (bin/images), SIGNING_KEY (file with a private key as in signing_key_file: the images get signatures, provenance and
+# signed SBOMs as referrers, which cosign verifies). Needs root, and Debian for amd64 with mmdebstrap, libcap2-bin and
+# runc.
 #
 # For test images: UNPINNED=1 accepts packages that differ from debian.txt, with a warning, and
 # RUNC_CACHE=DIR stores the compiled runc there until its sources change.
@@ -173,6 +175,25 @@ tools() {
 	(cd services/tools && GOWORK=off CGO_ENABLED=0 go build -trimpath -buildvcs=false -o ../../bin/ \
 		github.com/moby/buildkit/cmd/buildctl github.com/regclient/regclient/cmd/regctl)
 	(cd deploy && GOWORK=off CGO_ENABLED=0 go build -trimpath -o ../bin/sbom ./docker/sbom)
+	CGO_ENABLED=0 go build -trimpath -o bin/sign ./services/internal/attest/sign
+}
+
+# signed DIGEST TYPE ARGUMENTS: signs a statement of the predicate type about a manifest in the layout.
+signed() {
+	local digest=$1 type=$2
+	shift 2
+	echo "${digest#sha256:}" | bin/sign -key "$SIGNING_KEY" "$@" >"$work/bundle.json"
+	bin/regctl artifact put --subject "ocidir://$layout@$digest" --artifact-type "$bundle" --file-media-type "$bundle" \
+		--annotation dev.sigstore.bundle.content=dsse-envelope --annotation "dev.sigstore.bundle.predicateType=$type" \
+		--annotation "$created" \
+		--file "$work/bundle.json" >/dev/null
+}
+
+# sign DIGEST [SBOM]: signs a manifest of the layout, its provenance and its SBOM.
+sign() {
+	signed "$1" https://sigstore.dev/cosign/sign/v1 signature
+	signed "$1" https://slsa.dev/provenance/v1 -version "$VERSION" -commit "$(git rev-parse HEAD)" provenance
+	[ -z "${2:-}" ] || signed "$1" https://spdx.dev/Document -sbom "$2" spdx
 }
 
 images=yes
@@ -194,6 +215,9 @@ if [ -z "$images" ]; then
 	done
 	exit
 fi
+created="org.opencontainers.image.created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)"
+bundle=application/vnd.dev.sigstore.bundle.v0.3+json
+[ -n "${SIGNING_KEY:-}" ] || echo "image.sh: the images are not signed: SIGNING_KEY is not set" >&2
 tools
 start
 mkdir -p "$work/context"
@@ -221,9 +245,11 @@ for image in slipwayd slipway-builder; do
 	for arch in $archs; do
 		bin/sbom "$image" "$VERSION" "$work/root-$image-$arch" "$work/debian-$arch.txt" >"$work/sbom.json"
 		bin/regctl artifact put --subject "ocidir://$layout:$VERSION" --platform "linux/$arch" --artifact-type application/spdx+json \
-			--file-media-type application/spdx+json --file-title --annotation "org.opencontainers.image.created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)" \
+			--file-media-type application/spdx+json --file-title --annotation "$created" \
 			--file "$work/sbom.json" >/dev/null
+		[ -z "${SIGNING_KEY:-}" ] || sign "$(bin/regctl image digest --platform "linux/$arch" "ocidir://$layout:$VERSION")" "$work/sbom.json"
 	done
+	[ -z "${SIGNING_KEY:-}" ] || sign "$(bin/regctl image digest "ocidir://$layout:$VERSION")"
 	if [ -n "${PUSH:-}" ]; then
 		bin/regctl image copy --referrers "ocidir://$layout:$VERSION" "$PUSH/$image:$VERSION"
 	fi

@@ -6,7 +6,10 @@
 #   slipway_…, slipwayd_… .deb, .rpm    the same as packages; the server with its systemd units
 #   slipway-VERSION.tgz                 the Helm chart
 #   slipway_client-VERSION-….whl        the Python client, for all platforms
+#   *.spdx.json                         SBOMs of the server and the command line for each architecture
 #   SHA256SUMS                          sha256sum --check --ignore-missing SHA256SUMS
+#   provenance.sigstore.json            with SIGNING_KEY: signed SLSA provenance of all files above
+#   cosign.pub                          with SIGNING_KEY: the public key
 #
 # Equal commits give equal bytes: programs are verified with go.sum, the builder of the wheel with its digest, runc is built from the Debian packages of
 # docker/debian.txt, file times are the commit's, and archives have no owners.
@@ -15,7 +18,7 @@
 #
 # Variables: VERSION (0.1.0), PLATFORMS (linux/amd64,linux/arm64,darwin/amd64,darwin/arm64), OUT (bin/release). RUNC
 # is a folder with runc-amd64 and runc-arm64; without it docker/image.sh compiles them, which needs root on Debian for
-# amd64.
+# amd64. SIGNING_KEY is a file with a private key, as in the setting signing_key_file.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 VERSION=${VERSION:-0.1.0} PLATFORMS=${PLATFORMS:-linux/amd64,linux/arm64,darwin/amd64,darwin/arm64} OUT=${OUT:-bin/release}
@@ -83,6 +86,28 @@ chart() {
 	packed slipway >"$OUT/slipway-$VERSION.tgz"
 }
 
+# bill NAME OS-ARCH FILE…: writes the SBOM of programs.
+bill() {
+	local name=$1 from=$work/$2
+	shift 2
+	mkdir -p "$work/bill-$name"
+	(cd "$from" && cp "$@" "$work/bill-$name/")
+	"$work/sbom" "${name%%_*}" "$VERSION" "$work/bill-$name" >"$OUT/$name.spdx.json"
+}
+
+# sign: writes the signed provenance of all files.
+sign() {
+	if [ -z "${SIGNING_KEY:-}" ]; then
+		echo "release.sh: the files are not signed: SIGNING_KEY is not set" >&2
+		return
+	fi
+	CGO_ENABLED=0 go build -trimpath -o "$work/sign" ./services/internal/attest/sign
+	"$work/sign" -key "$SIGNING_KEY" public >"$work/cosign.pub"
+	(cd "$OUT" && sha256sum -- *) | "$work/sign" -key "$SIGNING_KEY" -version "$VERSION" -commit "$(git rev-parse HEAD)" provenance \
+		>"$work/provenance.sigstore.json"
+	mv "$work/cosign.pub" "$work/provenance.sigstore.json" "$OUT/"
+}
+
 # package CONFIG ARCH: creates deb and rpm packages.
 package() {
 	for kind in deb rpm; do
@@ -95,6 +120,7 @@ if [ -z "${RUNC:-}" ]; then
 	RUNC=$work/runc
 	OUT=$RUNC PLATFORMS=$(tr , '\n' <<<"$PLATFORMS" | grep ^linux/ | paste -sd,) deploy/docker/image.sh runc
 fi
+(cd deploy && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$work/sbom" ./docker/sbom)
 chart
 deploy/python/wheel.sh "$OUT"
 completions "$work/any"
@@ -104,10 +130,13 @@ for platform in ${PLATFORMS//,/ }; do
 	cp -r "$work/any/completion" "$work/$os-$arch/"
 	compile "$os" "$arch" ./services/cmd/slipway
 	archive "slipway_${VERSION}_${os}_$arch" "$os-$arch" slipway completion
+	bill "slipway_${VERSION}_${os}_$arch" "$os-$arch" slipway
 	[ "$os" = linux ] || continue
 	server "$arch"
 	archive "slipwayd_${VERSION}_${os}_$arch" "$os-$arch" slipwayd buildkitd slipway-runc runc
+	bill "slipwayd_${VERSION}_${os}_$arch" "$os-$arch" slipwayd buildkitd slipway-runc runc
 	package slipway.nfpm.yaml "$arch"
 	package slipwayd.nfpm.yaml "$arch"
 done
 (cd "$OUT" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS)
+sign

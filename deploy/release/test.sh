@@ -32,6 +32,13 @@ grep -q 'slipwayd is installed' "$work/upgrade.log" && no 'an upgrade prints the
 
 [ "$(stat -c '%a %U' "$root/etc/slipway/environment")" = '600 root' ] || no 'others can read the settings that are secret'
 
+say 'the AppArmor profile'
+profile=$root/etc/apparmor.d/slipway
+[ ! -e "$profile" ] || no 'an AppArmor that rejects the profile gets it'
+mkdir -p "$root/etc/apparmor.d/abi" && touch "$root/etc/apparmor.d/abi/4.0"
+chroot "$root" sh -c 'dpkg -i /tmp/slipway_*.deb' >"$work/profile.log" 2>&1 || { cat "$work/profile.log" >&2 && exit 1; }
+grep -q 'userns,' "$profile" || no 'AppArmor 4.0 does not get the profile'
+
 say 'the units'
 for unit in slipwayd slipway-buildkitd; do
 	systemd-analyze verify --man=no --root="$root" "$unit.service" 2>&1 | grep -E 'Unknown|parse|gnoring|nvalid|not executable' >&2 && no "systemd takes $unit.service otherwise than it is meant"
@@ -45,5 +52,6 @@ unshare --mount --propagation private --pid --fork --kill-child --mount-proc --n
 
 say 'removed'
 chroot "$root" dpkg -r slipway slipwayd >/dev/null 2>&1
+[ ! -e "$profile" ] || no 'a removal leaves the AppArmor profile'
 [ ! -e "$root/usr/bin/slipwayd" ] && [ -e "$root/etc/slipway/slipwayd.yaml" ] || no 'a removal takes the programs and leaves the settings'
 say 'as it should be'

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { words } from "./api.js";
 import { html } from "./html.js";
+import { Told } from "./told.js";
 
 /** Shows the error if the action fails. @param {{title: string, plain?: boolean, act: () => Promise<any>}} props */
 export function Action({ title, plain, act }) {
@@ -12,5 +13,5 @@ export function Action({ title, plain, act }) {
     wait(true);
     await act().catch((err) => say(words(err)));
     wait(false);
-  }}>${title}</button>${problem && html`<p class="note problem" role="alert">${problem}</p>`}`;
+  }}>${title}</button>${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}`;
 }

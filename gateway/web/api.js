@@ -105,6 +105,11 @@ export function containerPage(id) {
   return new URL(`view/containers/${encodeURIComponent(id)}`, root).href;
 }
 
+/** The page of a scan. @param {string} id */
+export function scanPage(id) {
+  return new URL(`view/scans/${encodeURIComponent(id)}`, root).href;
+}
+
 /** Encodes content in base64, as recipes and files are sent. @param {string | Uint8Array} content */
 export function base64(content) {
   const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;

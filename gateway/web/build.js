@@ -8,14 +8,17 @@ import { duration, html, moment } from "./html.js";
 import { Inside } from "./inside.js";
 import { Packages } from "./lock.js";
 import { Log } from "./log.js";
+import { scanOf } from "./names.js";
 import { Expected, Failed, Steps } from "./progress.js";
+import { Scanned } from "./scanned.js";
 import { token } from "./session.js";
 import { Source } from "./source.js";
+import { Told } from "./told.js";
 import { Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reasonCode?: string, message?: string, targetImage?: string, platform?: string,
- *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean, sourceImage?: string}} Record
+ *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean, sourceImage?: string, provenance?: string, provenanceMessage?: string}} Record
  */
 
 /** The time since a given time, in words. @param {{since: string}} props */
@@ -37,6 +40,7 @@ function Facts({ record }) {
     ${startTime && html`<dt>Requested</dt><dd>${moment(startTime)}, ${record.userId ? `by user ${record.userId}` : "by an anonymous user"}</dd>`}
     ${record.duration !== undefined ? html`<dt>Took</dt><dd>${duration(record.duration)}</dd>` : startTime && html`<dt>Takes</dt><dd><${Passing} since=${startTime} /></dd>`}
     ${record.digest && html`<dt>Digest</dt><dd><${Copied} text=${record.digest} what="the digest" /></dd>`}
+    ${record.provenance && html`<dt>Provenance</dt><dd>${record.provenanceMessage || "Attached to the copy"}${record.provenance === "PENDING" && " (retrying)"}</dd>`}
   </dl>`;
 }
 
@@ -62,6 +66,8 @@ function Known({ record, watch }) {
   };
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
+  const requested = scanOf(record.buildId);
+  const scan = requested ? `v1alpha1/scans/${requested}` : token.value && `v1alpha1/builds/${record.buildId}/scan`; // other users' scans are not shown
   const cancelled = end?.reasonCode === "cancelled";
   const [done, running] = record.sourceImage ? ["Copied.", "Being copied."] : ["Built.", "Being built."];
   const verdict = end ? (end.succeeded ? done : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : running;
@@ -73,13 +79,14 @@ function Known({ record, watch }) {
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
     ${!end && html`<${Expected} expected=${watch.expected.value} />`}
     <${Facts} record=${record} />
-    ${succeeded && !targetImage.startsWith("oras://") && html`<${Inside} name=${ask} platform=${record.platform} />`}`;
+    ${succeeded && !targetImage.startsWith("oras://") && html`<${Inside} name=${ask} platform=${record.platform} />`}
+    ${succeeded && scan && html`<${Scanned} at=${scan} name=${record.served ? name : ""} />`}`;
 }
 
 /** The record of a build; a mirror also has its source. @param {string} id @param {boolean} mirror @returns {Promise<Record>} */
 async function read(id, mirror) {
   const [build, copy] = await Promise.all([call("GET", `v1alpha1/builds/${id}`), mirror && call("GET", `v1alpha1/mirrors/${id}`)]);
-  return { ...build, sourceImage: copy ? copy.sourceImage : undefined };
+  return { ...build, sourceImage: copy?.sourceImage, provenance: copy?.provenance, provenanceMessage: copy?.provenanceMessage };
 }
 
 /** @param {{id: string, mirror: boolean}} props */
@@ -92,20 +99,32 @@ export function Build({ id, mirror }) {
     document.title = `${kind} ${id} · Slipway`;
     const w = new Watch(id);
     observe(w);
-    const ask = () => read(id, mirror).then(set, (err) => {
-      say(err);
-      w.close();
-    });
+    let timer = 0;
+    /** @param {number[]} pauses in ms, before further calls while the provenance of a copy is not there */
+    const ask = async (...pauses) => {
+      try {
+        const one = await read(id, mirror);
+        if (timer < 0) return;
+        set(one);
+        const [pause, ...others] = pauses;
+        if (pause && !["ATTACHED", "FAILED"].includes(one.provenance ?? "")) timer = setTimeout(ask, pause, ...others);
+      } catch (err) {
+        say(err);
+        w.close();
+      }
+    };
     void ask();
-    const ended = w.end.subscribe((end) => end && ask());
+    const ended = w.end.subscribe((end) => end && ask(...(mirror && end.succeeded ? [2e3, 4e3, 8e3, 16e3] : [])));
     return () => {
+      clearTimeout(timer);
+      timer = -1;
       ended();
       w.close();
     };
   }, [id, mirror]);
   if (problem && !record) {
     const missing = problem instanceof Failure && problem.status === 404;
-    return html`<h1>${missing ? `There is no such ${kind.toLowerCase()}` : `The ${kind.toLowerCase()} cannot be shown`}</h1><p class="lead">${words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
+    return html`<h1>${missing ? `There is no such ${kind.toLowerCase()}` : `The ${kind.toLowerCase()} cannot be shown`}</h1><p class="lead"><${Told} text=${words(problem)} /></p><p><a class="button" href=${root.href}>Make a container</a></p>`;
   }
   if (!record || !watch) return html`<h1 class="id">${kind} <code>${id}</code></h1><p role="status">Looking it up…</p>`;
   return html`

@@ -8,6 +8,7 @@ import { html, moment, size } from "./html.js";
 import { Inside } from "./inside.js";
 import { remember, tokenOr } from "./names.js";
 import { Expected, Failed } from "./progress.js";
+import { Scanned } from "./scanned.js";
 import { Source } from "./source.js";
 
 /**
@@ -17,7 +18,7 @@ import { Source } from "./source.js";
  *   userId?: number, workspaceId?: number, workflowId?: string, freeze?: boolean, creationTime?: string, expiration?: string, revocationTime?: string,
  *   buildId?: string, containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digests?: string[]}} Request
  * @typedef {{status?: string, succeeded?: boolean, reasonCode?: string, message?: string, position?: number, expectedStart?: number,
- *   expectedEnd?: number, asked?: number}} Status asked is the time of the response, in milliseconds since the epoch
+ *   expectedEnd?: number, scanId?: string, asked?: number}} Status asked is the time of the response, in milliseconds since the epoch
  */
 
 /** @param {Request} r */
@@ -31,8 +32,9 @@ function verdict(r, s) {
   if (r.revocationTime) return [`It was revoked on ${moment(r.revocationTime)}.`, "bad"];
   if (isOver(r)) return [`Its name worked until ${moment(r.expiration ?? "")}.`, "bad"];
   if (!s) return ["Loading its status…", "running"];
+  if (s.status === "SCANNING") return ["It is being scanned. Pulling waits for it.", "running"];
   if (s.status !== "DONE") return [s.position ? `Its build waits in the queue, at place ${s.position}. Pulling waits for it.` : "It is being built. Pulling waits for it.", "running"];
-  return s.succeeded ? ["Ready to pull.", "good"] : ["Its build failed.", "bad"];
+  return s.succeeded ? ["Ready to pull.", "good"] : [s.reasonCode === "scan" ? "Its scan does not allow it." : "Its build failed.", "bad"];
 }
 
 /** @param {Added[]} layers */
@@ -129,6 +131,7 @@ export function Container({ id }) {
     <${Asked} request=${request} />
     ${status?.succeeded && request.targetImage && !isOver(request) && !request.targetImage.startsWith("oras://")
       && html`<${Inside} name=${async () => request.targetImage ?? ""} platform=${request.containerPlatform} />`}
+    ${status?.scanId && html`<${Scanned} at=${`v1alpha1/scans/${status.scanId}`} name=${isNamed(request) && !request.freeze ? request.targetImage : ""} />`}
     ${open && html`<${Revoke} at=${at} request=${request} changed=${read} />`}
     <${Source} title="Dockerfile" text=${request.containerFile} />
     <${Source} title="Conda environment" text=${request.condaFile} />`;

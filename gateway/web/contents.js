@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
+import { Told } from "./told.js";
 
 /**
  * @typedef {{path: string, type: string, size?: number, mode?: string, linkTarget?: string}} File
@@ -97,7 +98,7 @@ export function View({ image, platform, layer, name }) {
 
   if (!all) {
     if (!problem) return html`<p class="note" role="status">Reading the layer…</p>`;
-    return html`<div class="failed" role="alert"><h3>Its files cannot be listed</h3><p class="why">${problem}</p>
+    return html`<div class="failed" role="alert"><h3>Its files cannot be listed</h3><p class="why"><${Told} text=${problem} /></p>
       <p><button type="button" class="small" onClick=${() => { say(""); again(round + 1); }}>Try again</button></p></div>`;
   }
   const files = isWhole ? pick(all.files ?? [], wish) : found?.files ?? [];
@@ -109,7 +110,7 @@ export function View({ image, platform, layer, name }) {
         aria-pressed=${wish.sort === sort} onClick=${() => want({ ...wish, sort })}>${title}</button>`)}
     </div>
     <p class="note" role="status">${busy && !isWhole ? "Reading the layer…" : html`<${Sum} all=${all} shown=${files.length} matching=${matching} filtered=${!!wish.filter} />`}</p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
     ${files.length > 0 && html`<${Table} files=${files} name=${name} />`}
     ${!isWhole && found?.nextPageToken && html`<p><button type="button" class="pill" disabled=${busy} onClick=${more}>Show more</button></p>`}`;
 }

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { count, html, size } from "./html.js";
 import { pack, Unfit } from "./pack.js";
+import { Told } from "./told.js";
 
 /** @typedef {import("./pack.js").Item} Item */
 
@@ -82,6 +83,6 @@ export function Files({ title, note, of, into = "", folder, taken }) {
     ${of.value
       ? html`<p>${count(of.value.count, "file")}, ${size(of.value.size)} <button type="button" class="text" onClick=${() => (of.value = undefined)}>Remove</button></p>`
       : html`<p>${note} ${open("Open a folder", { webkitdirectory: true })}${!folder && html` or ${open("files", {})}`}.</p>`}
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
   </div>`;
 }

@@ -1,12 +1,13 @@
 // The first view: describe an image, and get its name.
-import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { lost, resume } from "./again.js";
 import { Chips } from "./chips.js";
+import { follow } from "./history.js";
 import { html } from "./html.js";
 import { Existing } from "./image.js";
-import { age, channels, entries, exact, format, isPicked, isSingle, kind, order, platform, platforms, query, read, usualChannels } from "./order.js";
+import { age, channels, entries, exact, format, isPicked, isSingle, kind, order, platform, platforms, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
+import { Recent } from "./recent.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
 import { Dockerfile, Environment } from "./text.js";
@@ -59,6 +60,15 @@ function Age() {
   </details>`;
 }
 
+/** @type {[title: string, packages: string[]][]} */
+const examples = [["samtools and bwa", ["samtools", "bwa"]], ["R with Seurat", ["r-base", "r-seurat"]], ["PyTorch for GPUs", ["pytorch-gpu"]]];
+
+/** What the packages tab shows before anything is chosen. */
+function Examples() {
+  return html`<div class="examples"><p class="empty">Type the name of a package, and choose it with Enter, or try:</p>
+    <p class="choices">${examples.map(([title, packages]) => html`<button type="button" key=${title} onClick=${() => (entries.value = packages)}>${title}</button>`)}</p></div>`;
+}
+
 const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"], ["image", "Image"]];
 
 /** @param {KeyboardEvent} event */
@@ -78,11 +88,7 @@ function Submit() {
 }
 
 export function Home() {
-  useEffect(() => {
-    read(location.search);
-    resume();
-    return effect(() => history.replaceState(null, "", query.value ? `?${query.value}` : location.pathname));
-  }, []);
+  useEffect(() => follow(resume), []);
   return html`
     <h1>What should be inside?</h1>
     <p class="lead">Choose packages, and get the name of a container immediately. It is built in the background, and pulling waits for it.</p>
@@ -94,7 +100,7 @@ export function Home() {
     </div>
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${kind.value}`}>
       ${kind.value === "packages" && html`<${Search} title="Find packages" /><${Chips} />
-        ${!entries.value.length && html`<p class="empty">Nothing chosen yet. Type the name of a package, and choose it with Enter.</p>`}`}
+        ${!entries.value.length && html`<${Examples} />`}`}
       ${kind.value === "environment" && html`<${Environment} />`}
       ${kind.value === "dockerfile" && html`<${Dockerfile} />`}
       ${kind.value === "image" && html`<${Existing} />`}
@@ -104,5 +110,6 @@ export function Home() {
       <${Machine} />
       <${Submit} />
     </div>
-    <${Result} />`;
+    <${Result} />
+    ${!order.value && html`<${Recent} />`}`;
 }

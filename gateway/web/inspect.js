@@ -6,6 +6,8 @@ import { Copied } from "./copy.js";
 import { html, moment, size } from "./html.js";
 import { Layers, madeBy } from "./layers.js";
 import { secret } from "./spec.js";
+import { Told } from "./told.js";
+import { Vulnerabilities } from "./vulnerabilities.js";
 
 /**
  * @typedef {import("./layers.js").Layer} Layer
@@ -137,6 +139,7 @@ function Image({ found, query, choose }) {
     <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} image=${query.image} platform=${query.platform} />
     <${Packages} key=${`packages ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />
     <${Bill} query=${{ ...query, platform: shown ?? "" }} name=${container.imageName ?? "image"} />
+    <${Vulnerabilities} key=${`vulnerabilities ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
     <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />
@@ -171,6 +174,6 @@ export function Inspect() {
         value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button" disabled=${!typed.trim()}>Look inside</button></div>
     </form>
     <div role="status">${query.image && !found && !problem ? html`<p class="note">Reading the image…</p>` : ""}</div>
-    ${problem && html`<div class="failed" role="alert"><h2>The image cannot be read</h2><pre class="why">${problem}</pre></div>`}
+    ${problem && html`<div class="failed" role="alert"><h2>The image cannot be read</h2><pre class="why"><${Told} text=${problem} /></pre></div>`}
     ${found && html`<${Image} found=${found} query=${query} choose=${(/** @type {string} */ platform) => ask({ ...query, platform })} />`}`;
 }

@@ -4,6 +4,7 @@ import { call, Failure, words } from "./api.js";
 import { html, moment } from "./html.js";
 import { Pager, Sure, useLoad, Waiting } from "./load.js";
 import { works } from "./space.js";
+import { Told } from "./told.js";
 
 /** @typedef {{of: string, id: number, name: string, kind: string, value: string, lastUpdated: string}} Limit */
 
@@ -91,7 +92,7 @@ function NewLimit({ again }) {
     <p><label for="value">Limit</label><input id="value" type="text" maxlength="100" autocomplete="off" spellcheck=${false} required
       placeholder=${examples[kind] ?? "250/1h"} value=${value} onInput=${(/** @type {any} */ e) => setValue(e.currentTarget.value)} /></p>
     <p><button class="button" disabled=${!name.trim() || !value.trim()}>Set</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}${done && html`<p class="note" role="status">${done}</p>`}</form>
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}${done && html`<p class="note" role="status">${done}</p>`}</form>
     <p class="note">0 means no limit. A limit of a user replaces that of the settings; those of an organisation and a workspace apply in addition. Changes apply within seconds.
       Container requests are deleted within minutes after their days have ended, also those that were made before; the days can only be fewer than in the settings.</p>`;
 }

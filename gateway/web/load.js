@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { isAborted, words } from "./api.js";
 import { html } from "./html.js";
+import { Told } from "./told.js";
 
 /**
  * Loads data when the view opens and whenever a value of on changes. The previous data stays
@@ -47,7 +48,7 @@ export function useAgain(again, every) {
  */
 export function Waiting({ of, what }) {
   if (of.problem) {
-    return html`<div class="failed" role="alert"><h2>${what} cannot be shown</h2><p class="why">${of.problem}</p>
+    return html`<div class="failed" role="alert"><h2>${what} cannot be shown</h2><p class="why"><${Told} text=${of.problem} /></p>
       <p><button type="button" class="small" onClick=${of.again}>Try again</button></p></div>`;
   }
   return of.value === undefined ? html`<p class="note" role="status">Loading…</p>` : null;
@@ -84,7 +85,7 @@ export function Sure({ label, what, act }) {
     ${state === "" ? html`<button type="button" class="small" key="ask" onClick=${() => be("asked")}>${label}<span class="unseen"> ${what}</span></button>`
       : html`<button type="button" class="small bad" key="yes" ref=${focus} disabled=${state === "busy"} onClick=${run}>Yes, ${label.toLowerCase()}<span class="unseen"> ${what}</span></button>
         <button type="button" class="small" key="no" disabled=${state === "busy"} onClick=${() => be("")}>No</button>`}
-    ${problem && html`<span class="note problem" role="alert">${problem}</span>`}</span>`;
+    ${problem && html`<span class="note problem" role="alert"><${Told} text=${problem} /></span>`}</span>`;
 }
 
 /** @param {HTMLElement | null} el */

@@ -5,6 +5,7 @@ import { call, Failure, words } from "./api.js";
 import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { Spaces, useSpace, within } from "./space.js";
+import { Told } from "./told.js";
 
 /** @typedef {{id: string, name: string, provider: string, keys?: {registry?: string, userName?: string}, lastUsed: string | null}} Login */
 /** @typedef {{provider: string, registry: string, userName: string, password: string}} Given */
@@ -146,7 +147,7 @@ function Add({ space, again }) {
     <${Field} id="password" name="password" type="password" title=${channel && way ? "Token" : "Password or token"} />
     <p><button class="button" disabled=${busy}>${busy ? "Testing it…" : "Test and store"}</button></p>
     <div role="status">${said.good && html`<p class="note verdict good">${said.good}</p>`}</div>
-    ${said.bad && html`<div class="failed" role="alert"><h2>${said.title ?? "The login was not stored"}</h2><p class="why">${said.bad}</p>
+    ${said.bad && html`<div class="failed" role="alert"><h2>${said.title ?? "The login was not stored"}</h2><p class="why"><${Told} text=${said.bad} /></p>
       ${said.untested && html`<p>It is used from now on. Test it again later, or remove it above if it may be wrong.</p>
         <p><button type="button" class="small" disabled=${busy} onClick=${() => said.untested && retry(said.untested)}>Test it again</button></p>`}</div>`}
   </form>`;

@@ -135,6 +135,9 @@ export const order = computed(() => content.value && {
   ...(format.value !== "docker" && { format: format.value }),
 });
 
+/** Reports whether the request names something that contains a login or a token. */
+export const isSecret = computed(() => [image.value.trim(), ...entries.value, ...channels.value, ...includes.value].some(secret));
+
 /** Restores the request from the page's query. @param {string} query */
 export function read(query) {
   const q = new URLSearchParams(query);

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { call, words } from "./api.js";
 import { html, moment } from "./html.js";
 import { Pager, Sure, useLoad, Waiting } from "./load.js";
+import { Told } from "./told.js";
 
 const most = 50;
 
@@ -54,7 +55,7 @@ export function People({ org, workspace, may }) {
           list.again();
         }} /></span>` : html`<span class="tag">${p.role}</span>`}</li>`)}</ul>
       <${Pager} what="people" offset=${offset} most=${most} total=${list.value.totalSize ?? 0} go=${go} />`}
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
     ${may && html`<form class="fields row" onSubmit=${(/** @type {Event} */ e) => {
       e.preventDefault();
       void then(async () => {

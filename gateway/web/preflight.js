@@ -89,13 +89,14 @@ function Reasons({ reasons }) {
 export function Preflight() {
   useEffect(() => effect(asking), []);
   const a = answer.value;
+  const single = isPicked.value && entries.value.length < 2;
   return html`<div class=${`preflight ${a.state}`} aria-live="polite">
     ${a.state === "asking" && html`<p>Solving…</p>`}
     ${a.state === "unknown" && html`<p>${a.why || "Conflicts between these packages are only reported by the build."}</p>`}
-    ${a.state === "possible" && html`<p class="verdict good">${isPicked.value && entries.value.length < 2 ? "This can be made." : "These fit together."}</p>
+    ${a.state === "possible" && html`<p class="verdict good">${single ? "This can be made." : "These fit together."}</p>
       ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}
       ${a.notes.map((n) => html`<p class="note" key=${n}>${n}.</p>`)}`}
-    ${a.state === "impossible" && html`<p class="verdict bad">There is no such environment.</p>
+    ${a.state === "impossible" && html`<p class="verdict bad">${single ? "This cannot be made." : "These do not fit together."}</p>
       <p>${a.conflict.summary || a.message}</p>
       ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}
       ${a.suggestions.length > 0 && html`<p class="would">What would work:</p>

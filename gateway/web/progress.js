@@ -1,6 +1,7 @@
 // The progress of a build, and why it failed.
 import { useEffect, useState } from "preact/hooks";
 import { duration, html } from "./html.js";
+import { Told } from "./told.js";
 
 /** @type {Record<string, string>} the phases of a build */
 const phases = {
@@ -15,6 +16,7 @@ const reasons = {
   timeout: "It took too long",
   memory: "The build exceeded its memory limit",
   cancelled: "It was cancelled",
+  scan: "The scan does not allow the image",
   internal: "The service had an internal error; your recipe is not the cause",
 };
 
@@ -40,7 +42,7 @@ export function Expected({ expected: { start, end } }) {
 export function Failed({ reason, message }) {
   return html`<div class="failed" role="alert">
     <h2>${reasons[reason ?? ""] ?? "The build failed"}</h2>
-    ${message && html`<pre class="why">${message}</pre>`}
+    ${message && html`<pre class="why"><${Told} text=${message} /></pre>`}
   </div>`;
 }
 

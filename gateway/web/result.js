@@ -8,6 +8,8 @@ import { html, moment } from "./html.js";
 import { remember } from "./names.js";
 import { order } from "./order.js";
 import { Expected, Failed, Steps } from "./progress.js";
+import { note } from "./recent.js";
+import { Told } from "./told.js";
 import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
@@ -27,30 +29,57 @@ export async function submit() {
   try {
     const given = await call("POST", "v1alpha2/container", { body });
     remember(given);
+    note();
     if (order.peek() === body) result.value = { state: "given", given, body };
   } catch (err) {
     if (order.peek() === body) result.value = { state: "refused", message: words(err) };
   }
 }
 
-/** @param {{id: string, request: string}} props request identifies the request in API calls: its token or, for a frozen image, its id */
-function Making({ id, request }) {
-  const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
-  useEffect(() => {
-    const w = new Watch(id);
-    observe(w);
-    return () => w.close();
-  }, [id]);
-  if (!watch) return null;
+/** @param {{id: string, request: string, watch: Watch}} props request identifies the request in API calls: its token or, for a frozen image, its id */
+function Making({ id, request, watch }) {
   const end = watch.end.value;
-  const lines = watch.lines.value;
-  return html`
-    ${end && !end.succeeded && html`<${Failed} reason=${end.reasonCode} message=${end.message} />`}
-    <${Steps} seen=${watch.seen.value} end=${end} place=${watch.place.value} />
+  const last = watch.size.value ? watch.all[watch.all.length - 1].text : "";
+  return html`<${Steps} seen=${watch.seen.value} end=${end} place=${watch.place.value} />
     ${!end && html`<${Expected} expected=${watch.expected.value} />`}
-    ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
+    ${!end && html`<p class="last">${watch.problem.value || last}</p>`}
     <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits for the build."} <a href=${buildPage(id)}>The build and its log</a></p>
     ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;
+}
+
+/** Goes to the field that describes the image. */
+function change() {
+  const field = document.querySelector("#panel :is(#search, textarea, input[type=text])");
+  field?.scrollIntoView({ block: "center" });
+  if (field instanceof HTMLElement) field.focus();
+}
+
+/** @param {{given: Given, body: object}} props */
+function Container({ given, body }) {
+  const title = useRef(/** @type {HTMLElement | null} */ (null));
+  const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
+  const building = given.succeeded ? undefined : given.buildId;
+  useEffect(() => {
+    title.current?.focus();
+    if (!building) return undefined;
+    const w = new Watch(building);
+    observe(w);
+    return () => w.close();
+  }, [given.requestId]);
+  const end = watch?.end.value;
+  if (end && !end.succeeded) {
+    return html`<section class="result" aria-label="The container was not built"><${Failed} reason=${end.reasonCode} message=${end.message} />
+      <div class="actions"><button type="button" class="button" onClick=${change}>Change and try again</button> <a href=${buildPage(given.buildId ?? "")}>The build and its log</a></div></section>`;
+  }
+  return html`<section class="result" aria-labelledby="result-title">
+    <h2 id="result-title" ref=${title} tabindex="-1">Your container</h2>
+    <${Copied} large text=${given.targetImage} what="the name" />
+    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${body} />
+    ${building
+      ? watch && html`<${Making} id=${building} watch=${watch} request=${given.containerToken ?? given.requestId} />`
+      : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
+    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Anyone who has the name can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
+  </section>`;
 }
 
 export function Result() {
@@ -58,20 +87,9 @@ export function Result() {
   useEffect(() => order.subscribe(() => {
     result.value = { state: "none" };
   }), []);
-  const title = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => title.current?.focus(), [r.state === "given" && r.given.requestId]);
   if (r.state === "refused") {
-    return html`<section class="result failed" role="alert"><h2>The image cannot be built</h2><pre class="why">${r.message}</pre></section>`;
+    return html`<section class="result failed" role="alert"><h2>The image cannot be built</h2><pre class="why"><${Told} text=${r.message} /></pre></section>`;
   }
   if (r.state !== "given") return null;
-  const { given } = r;
-  return html`<section class="result" aria-labelledby="result-title">
-    <h2 id="result-title" ref=${title} tabindex="-1">Your container</h2>
-    <${Copied} large text=${given.targetImage} what="the name" />
-    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${r.body} />
-    ${given.buildId && !given.succeeded
-      ? html`<${Making} key=${given.buildId} id=${given.buildId} request=${given.containerToken ?? given.requestId} />`
-      : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
-    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Anyone who has the name can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
-  </section>`;
+  return html`<${Container} key=${r.given.requestId} given=${r.given} body=${r.body} />`;
 }

@@ -5,6 +5,7 @@ import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { repositoriesIn, Row, uses } from "./tokens.js";
+import { Told } from "./told.js";
 
 /** @typedef {{id: number, name: string, userName: string, role: string, description: string, createdBy: string, lastUsed: string | null}} Robot */
 /** @typedef {import("./tokens.js").Token} Token */
@@ -42,7 +43,7 @@ function Make({ id, label, hint, choice, choices, more, act }) {
     ${more && html`<p><label for=${`${id}-more`}>${more.label}</label><input id=${`${id}-more`} type="text" autocomplete="off" ...${more.attributes} placeholder=${more.hint} value=${further}
       onInput=${(/** @type {any} */ e) => add(e.currentTarget.value)} /></p>`}
     <p><button class="button second" disabled=${!name.trim()}>Create</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</form>`;
 }
 
 /** @param {{robot: Robot, at: string, query: string}} props at is the path of the calls for the robot */
@@ -95,7 +96,7 @@ function Change({ robot, at, query, again }) {
       onInput=${(/** @type {any} */ e) => describe(e.currentTarget.value)} /></p>
     <p><button class="button second" disabled=${Object.keys(changed).length === 0}>Save</button></p>
     <p class="note">The scopes of a token decide what else it may do, such as requesting images. Revoke the token to stop it.</p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</form>`;
 }
 
 /** @param {{robot: Robot, at: string, query: string, again: () => void}} props */

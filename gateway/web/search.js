@@ -22,6 +22,9 @@ const inside = computed(() => /^(command|file):\s*(\S*)$/.exec(sought.value));
 /** The package name within the typed text. */
 const name = computed(() => inside.value ? inside.value[2] : /^(?:[\w.-]+::)?([\w.-]*)/.exec(sought.value)?.[1] ?? "");
 
+/** Reports whether the text is the name of a package, a command or a file, and no specification. */
+const isName = computed(() => !!name.value && (!!inside.value || /^[\w.-]+$/.test(sought.value)));
+
 /** Searches again when the text or the channels have changed. */
 function searching() {
   const q = name.value;
@@ -45,7 +48,11 @@ function searching() {
       const failed = answers.filter((a) => a.status === "rejected");
       // Commands and files are not known of all channels.
       if (failed.length && (by === "q" || failed.length === answers.length)) throw failed[0].reason;
-      found.value = distinct(answers.flatMap((a) => (a.status === "fulfilled" && a.value.packages) || []));
+      const all = distinct(answers.flatMap((a) => (a.status === "fulfilled" && a.value.packages) || []));
+      batch(() => {
+        found.value = all;
+        active.value = isName.value ? Math.max(all.findIndex((f) => f.name === q.toLowerCase()), all.length ? 0 : -1) : -1;
+      });
     } catch (err) {
       if (isAborted(err)) return;
       const unknown = err instanceof Failure && err.status === 404 && !channels.value.length;
@@ -108,7 +115,7 @@ const told = computed(() => {
   if (!found.value) return "Looking…";
   if (license.value && !found.value.length) return `No package that matches ${name.value} has the licence ${license.value}.`;
   if (inside.value && !found.value.length) return `No package that was used on this server has the ${inside.value[1]} ${name.value}.`;
-  return found.value.length ? `${found.value.length} found. Use the arrow keys to choose.` : `No package name matches ${name.value}.`;
+  return found.value.length ? `${found.value.length} found. ${isName.value ? "Enter takes the marked one" : "Use the arrow keys to choose"}.` : `No package name matches ${name.value}.`;
 });
 
 /** @param {{title: string}} props */

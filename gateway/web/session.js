@@ -35,9 +35,19 @@ export function begin(s) {
   token.value = s.token;
 }
 
+/** Where the latest requests of this browser are stored: see recent.js. */
+export const recentKey = "slipway-recent";
+
+export function forgetRecent() {
+  try {
+    localStorage.removeItem(recentKey);
+  } catch { /* nothing was stored */ }
+}
+
 /** Deletes the token and all that was stored with it. */
 export function end() {
   now = { token: "" };
+  forgetRecent();
   try {
     sessionStorage.clear();
   } catch { /* nothing was stored */ }

@@ -4,6 +4,7 @@ import { count, html } from "./html.js";
 import { dropped, Files } from "./files.js";
 import { chosenEnvironment, context, dockerfile, environment, environmentName, environments, exact, platforms } from "./order.js";
 import { pack, Unfit } from "./pack.js";
+import { Told } from "./told.js";
 
 /** The largest file that a request accepts, in bytes. */
 const largest = 1 << 20;
@@ -37,7 +38,7 @@ function Text({ id, title, of, example, note, folder }) {
         else void read(e.dataTransfer.files[0]);
       }}></textarea>
     <p class="note" id=${`${id}-note`}>${note}</p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
   </div>`;
 }
 

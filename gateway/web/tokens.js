@@ -7,6 +7,7 @@ import { Sure, useLoad, Waiting } from "./load.js";
 import { leave } from "./me.js";
 import { own, token } from "./session.js";
 import { works } from "./space.js";
+import { Told } from "./told.js";
 
 const day = 24 * 60 * 60 * 1000;
 
@@ -72,7 +73,7 @@ function Create({ made }) {
     <p><label for="repositories">Only for repositories</label><input id="repositories" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="all, or ghcr.io/lab/*" value=${repositories}
       onInput=${(/** @type {any} */ e) => only(e.currentTarget.value)} /></p>
     <p><button class="button" disabled=${!name.trim()}>Create</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</form>`;
 }
 
 /** @param {{one: Token | Session, name: string, here?: boolean, label: string, path?: string, again: () => void}} props path is that of the token */

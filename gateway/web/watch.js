@@ -2,7 +2,7 @@
 import { batch, signal } from "@preact/signals";
 import { call, root } from "./api.js";
 
-/** The number of log lines shown; the whole log can be downloaded. */
+/** The number of log lines that are shown at once. */
 export const most = 5000;
 
 /**
@@ -16,8 +16,10 @@ export class Watch {
     this.id = id;
     /** The phases so far, each once. */
     this.seen = signal(/** @type {string[]} */ ([]));
-    /** The last lines, each with its number. */
-    this.lines = signal(/** @type {Line[]} */ ([]));
+    /** @type {Line[]} all lines, each with its number */
+    this.all = [];
+    /** The number of lines, which changes when there are more. */
+    this.size = signal(0);
     this.end = signal(/** @type {End | undefined} */ (undefined));
     /** The place in the queue; 0 if the build is not queued or the place is unknown. */
     this.place = signal(0);
@@ -76,8 +78,9 @@ export class Watch {
 
   show() {
     this.soon = undefined;
-    this.lines.value = [...this.lines.value, ...this.fresh].slice(-most);
+    for (const line of this.fresh) this.all.push(line);
     this.fresh = [];
+    this.size.value = this.all.length;
   }
 
   /** @param {End} end */

@@ -5,6 +5,7 @@ import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { Pager, Sure, useAgain, useLoad, Waiting } from "./load.js";
 import { Spaces, useSpace, within } from "./space.js";
+import { Told } from "./told.js";
 
 /** @typedef {{id: string, url: string, events: string[], createdBy: string | null, disabled: boolean, disabledReason: string | null, failingSince: string | null}} Hook */
 /** @typedef {{id: string, type: string, subject: string, status: string, attempts: number, dateCreated: string, nextAttempt: string | null, problem: string | null}} Delivery */
@@ -12,10 +13,10 @@ import { Spaces, useSpace, within } from "./space.js";
 /** The choices for a new webhook. @type {[events: string[], title: string][]} */
 const choices = [
   [["*"], "all events"],
-  [["build.*"], "builds: started, succeeded, failed"],
+  [["build.*"], "builds: started, succeeded, failed, verified"],
   [["mirror.*"], "mirrors: started, succeeded, failed"],
-  [["build.failed", "mirror.failed", "container.failed"], "failures"],
-  [["container.*"], "containers: ready, failed"],
+  [["build.failed", "build.verification_failed", "mirror.failed", "container.failed"], "failures"],
+  [["container.*"], "containers: ready, failed, patched"],
 ];
 
 const most = 20;
@@ -43,7 +44,7 @@ function Deliveries({ hook, space }) {
     }
   };
   return html`<p><button type="button" class="small" disabled=${hook.disabled} onClick=${() => post("test")}>Send a test</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
     <${Waiting} of=${list} what="The messages" />
     ${list.value && !all.length && html`<p class="empty">No messages within the last 7 days.</p>`}
     ${all.length > 0 && html`<ul class="rows">${all.map((d) => html`<li key=${d.id}><div class="what"><strong>${d.type}</strong>
@@ -72,7 +73,7 @@ function One({ hook, space, again, made }) {
   return html`<li><div class="what"><strong>${hook.url}</strong>
       <p class="note">${[hook.events.join(", ").replace(/^\*$/, "all events"), hook.createdBy && `created by ${hook.createdBy}`, status].filter(Boolean).join(" · ")}</p>
       ${hook.disabledReason && html`<p class="note problem">${hook.disabledReason}</p>`}
-      ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</div>
+      ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</div>
     <span class="aside"><button type="button" class="small" onClick=${() => change({ disabled: !hook.disabled })}>${hook.disabled ? "Enable" : "Disable"}<span class="unseen"> ${hook.url}</span></button>
       <${Sure} label="New secret" what=${`for ${hook.url}`} act=${() => change({ newSecret: true })} />
       <${Sure} label="Delete" what=${hook.url} act=${async () => {
@@ -103,7 +104,7 @@ function Create({ space, made }) {
     <p><label for="events">Events</label><select id="events" value=${chosen} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
       ${choices.map(([, title], n) => html`<option key=${title} value=${n}>${title}</option>`)}</select></p>
     <p><button class="button" disabled=${!url.trim()}>Create</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</form>`;
 }
 
 /** The webhooks of one workspace. @param {{space: number}} props */

@@ -6,6 +6,7 @@ import { Sure, useLoad, Waiting } from "./load.js";
 import { People } from "./people.js";
 import { Robots } from "./robots.js";
 import { works } from "./space.js";
+import { Told } from "./told.js";
 import { Usage } from "./usage.js";
 
 /** @typedef {import("./space.js").Place} Place */
@@ -29,7 +30,7 @@ function Make({ id, title, label, act }) {
   }}><p><label for=${id}>${title}</label><input id=${id} type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} value=${name} required
       onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
     <p><button class="button second" disabled=${!name.trim()}>${label}</button></p>
-    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+    ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</form>`;
 }
 
 /** @param {string} query */

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.dev/services/build"
+	"slipway.dev/services/internal/attest"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/limits"
 )
@@ -18,9 +19,17 @@ func startBuild(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	signer, err := e.sifSigner()
+	if err != nil {
+		return parts{}, err
+	}
+	rules, err := e.imageRules()
+	if err != nil {
+		return parts{}, err
+	}
 	s, err := build.New(build.Deps{
 		DB: e.db, Bus: e.nats, Platform: e.platform(),
-		Upstream: e.net.client, Control: e.net.control, Keychain: keys, Limiter: e.limiter(), Metrics: e.reg,
+		Upstream: e.net.client, Control: e.net.control, Keychain: keys, Limiter: e.limiter(), Signer: signer, Metrics: e.reg,
 		Log: e.log.With("service", "build"), Now: time.Now,
 		Settings: build.Settings{
 			LayerStore:     int64(e.cfg.LayerStore),
@@ -28,13 +37,22 @@ func startBuild(_ context.Context, e *env) (parts, error) {
 			RunningUser:    e.cfg.BuildRunningUser, RunningAnonymous: e.cfg.BuildRunningAnonymous, ReserveForUsers: !e.ownMachine(),
 			LimitsWait: limits.LimitsWait,
 			TimeUser:   e.cfg.BuildTimeoutUser, TimeAnonymous: e.cfg.BuildTimeoutAnonymous,
-			Retention: e.cfg.RequestRetention, Own: e.own().String(), PlatformURL: bare(e.cfg.PlatformURL), LayerMemory: e.cfg.CondaLayerMemory, BuildersOnDemand: e.cfg.BuildersOnDemand,
+			Retention: e.cfg.RequestRetention, Own: e.own().String(), PlatformURL: bare(e.cfg.PlatformURL), LayerMemory: e.cfg.CondaLayerMemory, BuildersOnDemand: e.cfg.BuildersOnDemand, VerifyRebuild: float64(e.cfg.VerifyRebuild), ImageRules: rules,
 		},
 	})
 	if err != nil {
 		return parts{}, err
 	}
 	return parts{register: s.Register, run: []func(context.Context) error{s.Run}}, nil
+}
+
+// sifSigner returns what signs Singularity images; nil if sign_sif is off.
+func (e *env) sifSigner() (*attest.Signer, error) {
+	if !e.cfg.SignSIF {
+		return nil, nil //nolint:nilnil // signing is optional
+	}
+	keys, err := e.signing()
+	return keys.Signer, err
 }
 
 // ownMachine reports whether only programs on this machine can be clients. Behind a proxy on

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"net/netip"
 	"os"
 	"runtime"
@@ -32,9 +31,13 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	rules, err := e.policy()
+	if err != nil {
+		return parts{}, err
+	}
 	log := e.log.With("service", "builder")
 	o := buildkit.Options{
-		Deps:      remote.Deps{Work: work, Egress: e.net.egress, Registries: e.net.client},
+		Deps:      remote.Deps{Work: work, Egress: e.net.egress, Registries: e.net.client, Policy: rules},
 		Addresses: e.cfg.BuildkitAddr, TLS: daemons, Dir: e.dir("contexts"), Disk: int64(e.cfg.BuildDisk), Log: log,
 	}
 	if containers := e.containers(); containers != nil {
@@ -54,7 +57,10 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	name := workerName()
+	name, err := workerName(e.cfg.DataDir)
+	if err != nil {
+		return parts{}, err
+	}
 	claims, err := claim.New(claim.Options{NATS: e.nats, Work: work, Worker: name, Log: log, Now: time.Now})
 	if err != nil {
 		return parts{}, err
@@ -124,13 +130,4 @@ func (e *env) loopbacks() []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// workerName returns a unique name, also for two workers on one machine.
-func workerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "worker"
-	}
-	return host + "-" + rand.Text()[:6]
 }

@@ -37,7 +37,7 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	})
 	s := conda.New(conda.Deps{
 		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
-		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.cfg.CondaMinAge, Now: time.Now,
+		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.solverAge(), Now: time.Now,
 		AnonymousAccess: e.cfg.AnonymousAccess,
 	})
 	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, checks: []check{newCheck("channels", optional, func(context.Context) error { return channels.Health() })}}, nil

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway.dev/services/container"
@@ -22,19 +23,24 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	rules, err := e.policy()
+	if err != nil {
+		return parts{}, err
+	}
 	signing, err := e.signing()
 	if err != nil {
 		return parts{}, err
 	}
 	s, err := container.New(container.Deps{
 		DB: e.db, Redis: e.redis, Bus: e.nats, Events: e.nats,
-		Platform: e.platform(), Build: e.builds(), Conda: e.conda(),
-		Upstream: e.net.client, Reads: e.net.reads, Keychain: keys, Limiter: e.limiter(), Turns: e.turns, Signing: signing,
+		Platform: e.platform(), Build: e.builds(), Conda: e.conda(), Inspect: e.scans(),
+		Upstream: e.net.client, Control: e.net.control, Reads: e.net.reads, Keychain: keys, Limiter: e.limiter(), Turns: e.turns, Policy: rules, Signing: signing,
 		Metrics: e.reg, Log: e.log.With("service", "container"), Now: time.Now,
 		Settings: container.Settings{
 			Host:             e.publicHost(),
 			PublicURL:        strings.TrimRight(e.cfg.PublicURL, "/"),
 			Builds:           container.Builds{Registry: e.own().Host, Repository: e.own().Repository},
+			EmbeddedStore:    e.store(),
 			AnonymousAccess:  e.cfg.AnonymousAccess,
 			TokenTTL:         e.cfg.TokenTTL,
 			Retention:        e.cfg.RequestRetention,
@@ -51,5 +57,10 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, jobs: s.SolveBuilds}, nil
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, jobs: func(ctx context.Context) error {
+		var scans sync.WaitGroup
+		defer scans.Wait()
+		scans.Go(func() { _ = s.ScanImages(ctx) }) // it returns no error
+		return s.SolveBuilds(ctx)
+	}}, nil
 }

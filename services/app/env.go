@@ -18,6 +18,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/builder/daemon"
@@ -26,6 +27,7 @@ import (
 	"slipway.dev/services/internal/disk"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 )
@@ -66,6 +68,8 @@ type env struct {
 	// that needs it neither subscribe to changes nor register metrics.
 	keychain func() (*caller.Keychain, error)
 	limiter  func() *ratelimit.Limiter
+	// policy likewise.
+	policy func() (*enforce.Enforcer, error)
 
 	// live are the settings that change while the process runs.
 	live *live
@@ -88,6 +92,7 @@ func newEnv(cfg config.Config, roles []role, version Build, log *slog.Logger, re
 	reg.MustRegister(e.turns)
 	e.keychain = sync.OnceValues(e.newKeychain)
 	e.limiter = sync.OnceValue(e.newLimiter)
+	e.policy = sync.OnceValues(e.newPolicy)
 	return e
 }
 
@@ -165,6 +170,14 @@ func (e *env) conda() condav1.CondaServiceClient {
 		return nil
 	}
 	return condav1.NewCondaServiceClient(e.conns["conda"])
+}
+
+// scans returns the client of the inspect service, which scans images; nil if none is configured.
+func (e *env) scans() inspectv1.InspectServiceClient {
+	if e.conns["inspect"] == nil {
+		return nil
+	}
+	return inspectv1.NewInspectServiceClient(e.conns["inspect"])
 }
 
 // newKeychain returns the keychain of registry logins. It drops a user's logins when the
@@ -249,6 +262,14 @@ func (e *env) tokenMemory() int64 {
 		return 0
 	}
 	return int64(e.cfg.TokenMemory)
+}
+
+// store returns the host of the embedded store; "" if images are stored elsewhere.
+func (e *env) store() string {
+	if !e.hasStore() {
+		return ""
+	}
+	return e.cfg.StoreAddr
 }
 
 // own returns the place for built images: the embedded store or build_repository. The zero

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"slipway.dev/gateway"
+	"slipway.dev/gateway/manual"
+	"slipway.dev/services/internal/config"
 )
 
 // startGateway starts the role gateway. The platform's API is served on a port of its own
@@ -17,6 +19,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	e.onClose(func() error { stop(); return nil })
 	rest, err := gateway.New(ctx, gateway.Conns{
 		Build: e.conns["build"], Conda: e.conns["conda"], Container: e.conns["container"], Inspect: e.conns["inspect"], Metrics: e.conns["metrics"],
+		Documents: func() []manual.Document { return []manual.Document{{Path: "deploy/config.md", Text: config.Page()}} },
 	})
 	if err != nil {
 		return parts{}, err

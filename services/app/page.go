@@ -141,6 +141,8 @@ func labelMeanings() map[string]string {
 		"outcome":      "`new`, `joined`, `cached`; of Conda channels `fetched`, `unchanged`, `absent`, `failed`; of solves `solved`, `unsatisfiable`, `failed`",
 		"phase":        "`queued`, `running`; at the worker `prepare`, `build`, `push`",
 		"pool":         "what clients share, such as `solves of Conda packages`",
+		"mode":         "`enforce` or `warn`, the value of `policy_mode`",
+		"rule":         "the setting with the rule, e.g. `policy_registries`",
 		"reason":       "why a build failed, as in `reasonCode` of the API; `succeeded` or `ok` if it did not; of requests that a pool refused `client`, `queue`, `capacity`, `timeout`",
 		"required":     "`true` if the process is not ready without it",
 		"result":       "`hit`, `miss`; of messages to webhooks `accepted`, `rejected`, `unreachable`",

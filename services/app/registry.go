@@ -14,6 +14,10 @@ func startRegistry(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	rules, err := e.policy()
+	if err != nil {
+		return parts{}, err
+	}
 	spool := ""
 	if e.cfg.CountPulls {
 		spool = e.dir("pulls")
@@ -22,7 +26,7 @@ func startRegistry(_ context.Context, e *env) (parts, error) {
 		Containers: e.containers(),
 		Builds:     e.builds(), Bus: e.nats,
 		Upstream: e.net.client, Reads: e.net.reads, Control: e.net.control, Blobs: e.net.blobs, Keychain: keys,
-		Limiter: e.limiter(), Metrics: e.reg, Log: e.log.With("service", "registry"), Now: time.Now,
+		Limiter: e.limiter(), Policy: rules, Metrics: e.reg, Log: e.log.With("service", "registry"), Now: time.Now,
 		Settings: registry.Settings{
 			LayerDir: e.dir("layers"), LayerCache: int64(e.cfg.LayerCache), ImageCache: int64(e.cfg.ImageCache),
 			TagFreshness: e.cfg.TagFreshness, PullWait: e.cfg.PullWait, PublicURL: strings.TrimRight(e.cfg.PublicURL, "/"),

@@ -99,7 +99,7 @@ func roles() []role {
 		{
 			name: "container", addr: func(c config.Config) string { return c.ContainerAddr },
 			need: requirements{sql: true, redis: true, bus: true}, start: startContainer,
-			calls: []callee{{"platform", needed}, {"build", ifSet}, {"conda", reported}},
+			calls: []callee{{"platform", needed}, {"build", ifSet}, {"conda", reported}, {"inspect", reported}},
 		},
 		{
 			name: "inspect", addr: func(c config.Config) string { return c.InspectAddr },

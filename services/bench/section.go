@@ -41,6 +41,8 @@ func sections() []section {
 		{"image", conda.Image},
 		{"sbom", conda.Bill},
 		{"batch", conda.Batch},
+		{"mount", conda.Mount},
+		{"patch", conda.Patch},
 		{"capacity", measure.Capacity},
 		{"fleet", measure.Fleet},
 	}

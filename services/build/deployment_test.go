@@ -21,6 +21,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build"
+	"slipway.dev/services/internal/attest"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/caller"
@@ -43,8 +44,12 @@ type deployment struct {
 	logins *caller.Keychain
 	// platform, if set, identifies callers.
 	platform platformv1.AccessServiceClient
+	// sifSigner, if set, signs Singularity images.
+	sifSigner *attest.Signer
 	// layerMemory is how long workers reuse each other's layers; 0 is forever.
 	layerMemory time.Duration
+	// verify is the share of images of packages that another worker builds again.
+	verify float64
 	// own are the limits of organisations, workspaces and users.
 	own ratelimit.Own
 	// reserve reserves slots of workers for users.
@@ -115,9 +120,9 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
 		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
 		Keychain: p.keychain(), Platform: p.platform,
-		Limiter: limiter,
+		Limiter: limiter, Signer: p.sifSigner,
 		Settings: build.Settings{
-			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", PlatformURL: "e", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve,
+			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", PlatformURL: "e", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve, VerifyRebuild: p.verify,
 		},
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -14,6 +15,8 @@ import (
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // DescribeInputs returns what a manifest was built from. Anyone who can pull the image may see
@@ -45,6 +48,9 @@ func (s *Service) DescribeInputs(ctx context.Context, req *buildv1.DescribeInput
 	// The same content is built separately for each user of a scope: their statements are equal only
 	// without the record of the build.
 	out.Build.BuildId, out.StartedAt, out.FinishedAt = full.BuildId, timestamppb.New(rec.Started), timestamppb.New(rec.Completed)
+	if out.Rebuilt, err = s.rebuilt(ctx, rec); err != nil {
+		return nil, err
+	}
 	if recipe.GetEngine() != engine.Conda { // the packages describe it, however the request spelled them
 		out.Build.ContainerFile = full.ContainerFile
 	}
@@ -77,17 +83,16 @@ func (s *Service) maker(ctx context.Context, id, digest string) (store.Record, e
 // reports whether packages were read with a login, which are then not added. It returns
 // fault.NotFound if the record of a build was deleted: a list must not look complete if it is not.
 func (s *Service) addInputs(ctx context.Context, out *buildv1.DescribeInputsResponse, rec store.Record) (isPrivate bool, err error) {
-	ids := rec.Request.GetPartIds()
-	if source := rec.Request.GetRecipe().GetSource(); source != nil && len(ids) == 0 {
-		image := &containerv1.Source{Reference: source.GetReference()}
-		if rec.Request.GetScope() == "" && !s.deps.Keychain.IsBuildRepository(source.GetRegistry(), source.GetRepository()) {
-			image = source
-		}
-		if !slices.ContainsFunc(out.GetImages(), func(i *containerv1.Source) bool { return proto.Equal(i, image) }) {
-			out.Images = append(out.Images, image)
-		}
+	if err := s.addRead(ctx, out, rec); err != nil {
+		return false, err
 	}
+	ids := rec.Request.GetPartIds()
 	if len(ids) == 0 {
+		for _, recipe := range []*buildv1.Recipe{rec.Request.GetRecipe(), rec.Request.GetSubmittedRecipe()} {
+			if source := recipe.GetSource(); source != nil {
+				s.addImage(out, source, rec.Request.GetScope() == "")
+			}
+		}
 		return s.addLock(ctx, out, rec)
 	}
 	for _, id := range ids {
@@ -102,6 +107,72 @@ func (s *Service) addInputs(ctx context.Context, out *buildv1.DescribeInputsResp
 		isPrivate = isPrivate || private
 	}
 	return isPrivate, nil
+}
+
+// addRead adds the images and layers that the worker of a build has read, if they are not in its recipe.
+func (s *Service) addRead(ctx context.Context, out *buildv1.DescribeInputsResponse, rec store.Record) error {
+	kind := rec.Request.GetRecipe().GetEngine()
+	if kind != engine.BuildKit && kind != engine.Sif {
+		return nil
+	}
+	read, err := s.store.Inputs(ctx, rec.ID)
+	if err != nil {
+		return s.store.Fault("reading the inputs of a build", err)
+	}
+	out.Incomplete = out.GetIncomplete() || read == nil || read.GetIncomplete()
+	for _, in := range read.GetInputs() {
+		switch {
+		case !in.GetLayer():
+			s.addImage(out, &containerv1.Source{Registry: in.GetRegistry(), Repository: in.GetRepository(), Reference: in.GetDigest()}, in.GetRegistry() != "")
+		case !slices.Contains(out.GetLayers(), in.GetDigest()):
+			out.Layers = append(out.Layers, in.GetDigest())
+		}
+	}
+	return nil
+}
+
+// addImage adds an image by digest, with its name if everyone may know it. An image with a name
+// replaces the same one without.
+func (s *Service) addImage(out *buildv1.DescribeInputsResponse, image *containerv1.Source, isPublic bool) {
+	isPublic = isPublic && !s.deps.Keychain.IsBuildRepository(image.GetRegistry(), image.GetRepository())
+	nameless := &containerv1.Source{Reference: image.GetReference()}
+	for i, known := range out.GetImages() {
+		switch {
+		case proto.Equal(known, image), !isPublic && known.GetReference() == image.GetReference():
+			return
+		case isPublic && proto.Equal(known, nameless):
+			out.Images[i] = image
+			return
+		}
+	}
+	if !isPublic {
+		image = nameless
+	}
+	out.Images = append(out.Images, image)
+}
+
+// acceptedInputs returns the valid ones of the inputs that a worker has reported; nil if there is no
+// image, or the worker is of an earlier release.
+func acceptedInputs(r *buildv1.Result) *buildv1.Inputs {
+	if !r.GetSucceeded() || r.GetInputs() == nil {
+		return nil
+	}
+	all := r.GetInputs().GetInputs()
+	out := &buildv1.Inputs{Incomplete: r.GetInputs().GetIncomplete() || len(all) > limits.BuildInputs}
+	for _, in := range all[:min(len(all), limits.BuildInputs)] {
+		if digest.Digest(in.GetDigest()).Validate() != nil {
+			out.Incomplete = true
+			continue
+		}
+		if _, _, err := oci.ParseRepository(in.GetRegistry() + "/" + in.GetRepository()); err != nil {
+			in = &buildv1.Input{Digest: in.GetDigest(), Layer: in.GetLayer()}
+		}
+		out.Inputs = append(out.Inputs, in)
+	}
+	if proto.Size(out) > limits.BuildInputsStored {
+		return &buildv1.Inputs{Incomplete: true}
+	}
+	return out
 }
 
 // addLock adds the packages of a build, and reports whether they were read with a login.

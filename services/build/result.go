@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -159,8 +160,11 @@ func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Res
 
 func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Result) error {
 	now := s.deps.Now()
-	r.Message = s.deps.Keychain.Publish(r.GetMessage())
-	ended, err := s.store.Complete(ctx, r, now)
+	r.Message, r.Inputs = s.deps.Keychain.Publish(r.GetMessage()), acceptedInputs(r)
+	if !r.GetSucceeded() || !rec.Request.GetRecipe().GetMount() || digest.Digest(r.GetEnvironment()).Validate() != nil {
+		r.Environment = ""
+	}
+	ended, err := s.storeEnd(ctx, rec, r, now)
 	if err != nil || !ended {
 		return err
 	}

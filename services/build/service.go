@@ -27,6 +27,7 @@ import (
 	"slipway.dev/services/build/queue"
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
+	"slipway.dev/services/internal/attest"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/bus/metricsbus"
@@ -49,8 +50,10 @@ type Deps struct {
 	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// Signer signs Singularity images; nil signs none.
+	Signer  *attest.Signer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 	// Now returns the current time.
 	Now func() time.Time
 
@@ -84,6 +87,10 @@ type Settings struct {
 	PlatformURL string
 	// LayerMemory is how long workers reuse each other's layers of packages; 0 is forever.
 	LayerMemory time.Duration
+	// ImageRules are the operator's rules about images that builds read; nil for none.
+	ImageRules *buildv1.ImageRules
+	// VerifyRebuild is the share of images of packages that another worker builds again, from 0 to 1.
+	VerifyRebuild float64
 	// BuildersOnDemand states that workers are started when builds wait, so that builds are
 	// not rejected for a lack of workers.
 	BuildersOnDemand bool
@@ -104,6 +111,9 @@ type Service struct {
 	estimates estimate.Estimator
 	ended     *endings
 	metrics   metrics
+	// rebuilds counts the results of rebuilds, and rebuildKey selects them.
+	rebuilds   *prometheus.CounterVec
+	rebuildKey *rebuildKey
 	// admissions and durations publish events for counting.
 	admissions, durations *metricsbus.Outbox
 	subscriptions         subscriptions
@@ -127,7 +137,7 @@ func New(d Deps) (*Service, error) {
 		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now, RunningOf: func(l store.Load) []ratelimit.RunningLimit {
 			return d.Limiter.RunningOf(l.Caller.Charged(context.Background()))
 		}},
-		ended: newEndings(), metrics: newMetrics(d.Metrics),
+		ended: newEndings(), metrics: newMetrics(d.Metrics), rebuilds: newRebuildMetric(d.Metrics), rebuildKey: &rebuildKey{store: rows},
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1), happened: make(chan struct{}, 1),
 		dispatching: retry.Outage{Log: d.Log, Fails: "Builds cannot be dispatched right now; they wait", Works: "Builds are dispatched again"},
 	}
@@ -146,7 +156,7 @@ func New(d Deps) (*Service, error) {
 	if s.subscriptions, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}
-	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log}, eventMetrics{s})
+	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log}, eventMetrics{s}, rebuildMetrics{s})
 	return s, nil
 }
 

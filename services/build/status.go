@@ -138,16 +138,21 @@ func (s *Service) LocateBuild(ctx context.Context, req *buildv1.LocateBuildReque
 	if err != nil {
 		return nil, err
 	}
+	copied, err := s.copied(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
 	recipe, now, t := rec.Request.GetRecipe(), outcome(rec), rec.Request.GetTarget()
 	own := s.deps.Keychain.IsBuildRepository(t.GetRegistry(), t.GetRepository())
 	return &buildv1.LocateBuildResponse{
 		Target: t, Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
 		Frozen:        !own && (recipe.GetConfig() != nil || slices.Contains([]string{engine.Freeze, engine.Mirror, engine.Sif}, recipe.GetEngine())),
 		Mirror:        isMirror(rec.Request),
+		Copied:        copied,
 		Added:         own && recipe.GetConfig() != nil,
 		PrivateInputs: private,
 		Scope:         rec.Request.GetScope(), Identity: rec.Request.GetIdentity(),
-		State: now.GetState(), Reason: rec.Reason, Message: rec.Message,
+		State: now.GetState(), Reason: rec.Reason, Message: rec.Message, Environment: rec.Environment,
 	}, nil
 }
 
@@ -180,7 +185,7 @@ func (s *Service) describe(r store.Record) *buildv1.Build {
 	b.Succeeded = proto.Bool(r.Succeeded)
 	b.Duration = proto.Float64(r.Completed.Sub(r.Created).Seconds())
 	b.Reason, b.ReasonCode, b.Message = rpc.Optional(summary(r.Message)), rpc.Optional(r.Reason), rpc.Optional(r.Message)
-	b.Digest = rpc.Optional(r.Digest)
+	b.Digest, b.Environment = rpc.Optional(r.Digest), rpc.Optional(r.Environment)
 	return b
 }
 

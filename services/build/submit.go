@@ -153,12 +153,20 @@ func (s *Service) existingImage(ctx context.Context, req *buildv1.SubmitBuildReq
 	}
 	if err == nil && known.Request.GetContentDigest() == req.GetContentDigest() {
 		d, err := s.deps.Upstream.Resolve(ctx, repo, referenceOf(t), access)
-		if err == nil && d.String() == known.Digest {
-			return s.cached(known.ID), nil
-		}
 		if err != nil {
 			return nil, s.missing(req, err)
 		}
+		if d.String() == known.Digest {
+			if isMounted(req) {
+				if complete, err := s.hasEnvironments(ctx, known, repo, access); !complete {
+					return nil, s.missing(req, err)
+				}
+			}
+			return s.cached(known.ID), nil
+		}
+	}
+	if isMounted(req) {
+		return nil, nil // only the record of a build names the artifact with the environment
 	}
 	if isMirror(req) {
 		return nil, nil // the target may lack referrers, so that only a mirror proves that it is complete

@@ -79,6 +79,9 @@ func (s *Service) clean(ctx context.Context, now time.Time) {
 	if _, seenAfter := s.keyTimes(); !seenAfter.IsZero() && err == nil {
 		err = s.store.RemoveWorkerKeys(ctx, seenAfter)
 	}
+	if err == nil {
+		err = s.sweepRebuilds(ctx, now)
+	}
 	if err != nil {
 		s.logDispatchError(ctx, "Old builds were not removed", err)
 	}

@@ -54,7 +54,7 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	out := &buildv1.TakeJobResponse{
 		Recipe: recipe, Target: rec.Request.GetTarget(), ContentDigest: rec.Request.GetContentDigest(),
 		CacheScope: rec.CacheScope(), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.Deadline()),
-		GivenImages: rec.Request.GetGivenImages(),
+		GivenImages: rec.Request.GetGivenImages(), Rules: s.deps.ImageRules,
 	}
 	if recipe.GetEngine() == engine.Conda {
 		lock, err := s.store.Lock(ctx, rec.ID)
@@ -111,6 +111,10 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 // everything on that host.
 func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	rec, err := s.holder(ctx, req.GetTicket())
+	isRebuild := errors.Is(err, fault.NotFound)
+	if isRebuild {
+		_, rec, err = s.rebuildHolder(ctx, req.GetTicket())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +129,9 @@ func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuild
 	case buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL:
 		ask = s.channelLogin
 	case buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED:
+	}
+	if isRebuild && req.GetPurpose() != buildv1.LoginPurpose_LOGIN_PURPOSE_READ && req.GetPurpose() != buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL {
+		ask = s.noLogin // it pushes nothing
 	}
 	login, err := ask(ctx, rec, repo)
 	if err != nil {

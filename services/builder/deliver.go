@@ -125,7 +125,7 @@ func (w *Worker) takeJob(ctx context.Context, job *jobs.Job) (time.Time, error) 
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
 			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
 			job.CacheDigest, job.Lock, job.PrivateChannels = r.GetCacheDigest(), r.GetLock(), r.GetPrivateChannels()
-			job.Allowed = r.GetGivenImages()
+			job.Allowed, job.Rules = r.GetGivenImages(), r.GetRules()
 			return deadline(r, w.Now()), nil
 		}
 		if !jobs.IsUnavailable(err) || ctx.Err() != nil {
@@ -161,7 +161,11 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 	seen := w.metrics.phases(bctx, q.engine, out)
 	var cache string
 	var keys []string
+	var inputs *buildv1.Inputs
+	var environment string
 	job.Exported = func(digest string) { cache = digest }
+	job.Inputs = func(in *buildv1.Inputs) { inputs = in }
+	job.Environment = func(digest string) { environment = digest }
 	job.UsedKeys = func(ids []string) { // called more than once if a layer was lost
 		keys = slices.Compact(slices.Sorted(slices.Values(append(keys, ids...))))
 	}
@@ -169,7 +173,9 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
 	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest, CacheDigest: cache, LayerKeys: keys}
-	if err != nil {
+	if err == nil {
+		result.Inputs, result.Environment = inputs, environment
+	} else {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message, result.LockOutdated = string(f.Reason), f.Message, f.Outdated
 		needs := new(jobs.StepsNeeded)

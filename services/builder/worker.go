@@ -86,6 +86,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer cut(nil)
 	var takers sync.WaitGroup
 	takers.Go(func() { w.manageTakers(ctx, work) })
+	takers.Go(func() { w.rebuilds(ctx) })
 	<-ctx.Done()
 	w.Log.Info("Builder stops; running builds may end", "running", w.metrics.count())
 	done := make(chan struct{})

@@ -103,6 +103,17 @@ func (e *BuildError) Error() string {
 	return text
 }
 
+// A ScanError is returned if a required scan failed, or found more than the request tolerates.
+type ScanError struct {
+	// ScanID is the scan; "" if the server does not return it.
+	ScanID string
+	// Message states why.
+	Message string
+}
+
+// Error returns the reason.
+func (e *ScanError) Error() string { return e.Message }
+
 // Unreachable returns the error of a call without a complete response, as Do does.
 func (c *Client) Unreachable(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {

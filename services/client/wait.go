@@ -33,7 +33,7 @@ func (e *WaitError) Unwrap() error { return e.Err }
 // Wait follows the builds of a container request until its image exists. An image for two
 // platforms has two builds, and the request's status names the one that it waits for.
 //
-// The error is a *BuildError if a build failed, else a *WaitError or that of Begin.
+// The error is a *BuildError if a build failed, a *ScanError if a required scan did not allow the image, else a *WaitError or that of Begin.
 func (c *Client) Wait(ctx context.Context, requestID, buildID string, w Watch) error {
 	followed := map[string]bool{"": true}
 	for {
@@ -51,6 +51,9 @@ func (c *Client) Wait(ctx context.Context, requestID, buildID string, w Watch) e
 			return &WaitError{BuildID: buildID, Err: fmt.Errorf("reading the status: %w", err)}
 		}
 		if now.GetStatus() == "DONE" {
+			if !now.GetSucceeded() && now.GetReasonCode() == "scan" {
+				return &ScanError{ScanID: now.GetScanId(), Message: now.GetMessage()}
+			}
 			end := Result{Succeeded: now.GetSucceeded(), ReasonCode: now.GetReasonCode()}
 			return end.Err(now.GetBuildId())
 		}

@@ -63,6 +63,7 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 		q.after = req.GetListsAfter().AsTime()
 	}
 	q.brief = req.GetBrief()
+	q.hold, q.mayChange = req.GetHold(), req.GetMayChange()
 	locks, refusal, err := s.solve(ctx, who, &q)
 	switch {
 	case err != nil:
@@ -126,6 +127,7 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q *query) (locks []l
 		}
 		solution, refusal, err := s.solveProblem(ctx, who, q.channels, s.problem(q, p, lists), solver.SolveAnywhere)
 		if err != nil || refusal != nil {
+			q.explainAge(refusal)
 			return nil, refusal, err
 		}
 		q.noteUndated(solution.Records, lists)

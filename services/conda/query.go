@@ -32,6 +32,8 @@ type query struct {
 	platforms []platform
 	virtual   map[string]string
 	newest    time.Time // packages must not be newer; zero means no limit
+	// least is the minimum age that the operator configured, if newest follows from it.
+	least time.Duration
 	// asOf is the time as of which the package lists are used; zero means the present ones.
 	asOf time.Time
 	// recent is like newest, but does not apply to recentNames.
@@ -52,6 +54,10 @@ type query struct {
 	named                       []string
 	fromChannels, fromPlatforms bool
 	more                        []string
+	// hold is set if the packages of the lock that are not in named must not change, if possible;
+	// those in mayChange only if necessary.
+	hold      bool
+	mayChange []string
 	// keep is set if the resources reserved for reading lock must be held until release is
 	// called. kept is that reservation.
 	keep bool

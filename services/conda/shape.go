@@ -43,7 +43,8 @@ func (l lock) toProto() *condav1.PlatformLock {
 		_, out.VirtualPackages[v.Name], _ = strings.Cut(v.String(), "=")
 	}
 	if l.from != nil {
-		out.Changes = differences(*l.from, lockfile.PlatformLock{Packages: l.solution.Records}).GetChanges()
+		packages, wheels := spec.Split(l.solution.Records)
+		out.Changes = differences(*l.from, lockfile.PlatformLock{Packages: packages, PyPI: wheels}).GetChanges()
 	}
 	if !l.newest.IsZero() {
 		out.ExcludeNewer = proto.String(timeText(l.newest))

@@ -37,9 +37,25 @@ func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Durat
 	isEarlier := func(t time.Time) bool { return !t.IsZero() && !t.After(now.Add(-least)) }
 	if least > 0 && !isEarlier(q.newest) && !isEarlier(q.asOf) {
 		q.newest = now.Add(-least).Truncate(time.Second)
+		q.least = least
 		q.note("This server only uses packages that are at least " + spec.AgeText(least) + " old (conda_min_age), which were built until " + timeText(q.newest))
 	}
 	return nil
+}
+
+// explainAge adds conda_min_age to a conflict about packages that are too new.
+func (q *query) explainAge(refusal *condav1.LockPackagesResponse) {
+	if q.least > 0 && hasNewer(refusal.GetConflict().GetReasons()) {
+		text := refusal.GetMessage() + "\nThis server only uses packages that are at least " + spec.AgeText(q.least) + " old (conda_min_age): request earlier versions, or ask its operator"
+		refusal.Message = &text
+	}
+}
+
+// hasNewer reports whether a reason is that a package is too new.
+func hasNewer(reasons []*condav1.Reason) bool {
+	return slices.ContainsFunc(reasons, func(r *condav1.Reason) bool {
+		return strings.Contains(r.GetText(), " is newer than ") || hasNewer(r.GetBecause())
+	})
 }
 
 // readMinAge parses minAge and minAgeExcept. Without minAge, the exceptions apply to

@@ -1,7 +1,6 @@
 package conda
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,7 +29,10 @@ func (s *Service) update(ctx context.Context, who caller.ID, q *query) (locks []
 	for _, p := range q.platforms {
 		of, err := file.For(p.subdir)
 		if err == nil {
-			err = cmp.Or(checkLocked(of), noWheels(of))
+			err = checkLocked(of)
+		}
+		if err == nil && !q.hold {
+			err = noWheels(of)
 		}
 		if err != nil {
 			return nil, nil, q.from.bad(err)
@@ -38,6 +40,11 @@ func (s *Service) update(ctx context.Context, who caller.ID, q *query) (locks []
 		l, refusal, err := s.updateFor(ctx, who, q, p, of)
 		if err != nil || refusal != nil {
 			return nil, refusal, err
+		}
+		if q.hold {
+			if err := s.addWheels(&l, q, of); err != nil {
+				return nil, nil, q.from.bad(err)
+			}
 		}
 		locks = append(locks, l)
 	}
@@ -50,6 +57,26 @@ func noWheels(of lockfile.PlatformLock) error {
 		return nil
 	}
 	return fault.Invalid.Newf("the lock has %d wheels of PyPI, such as %s, which the update could break: update it with the tool that wrote it", len(of.PyPI), fault.Quote(of.PyPI[0].Name))
+}
+
+// addWheels adds the wheels of an updated lock, unchanged. It returns an error if the update may
+// have broken their requirements. These only name Python and Python distributions, so a change of
+// packages that do not depend on Python has no effect on them.
+func (s *Service) addWheels(l *lock, q *query, of lockfile.PlatformLock) error {
+	if len(of.PyPI) == 0 {
+		return nil
+	}
+	now := lockfile.PlatformLock{Packages: l.solution.Records}
+	for _, c := range (lockfile.Lock{Platforms: []lockfile.PlatformLock{{Packages: of.Packages}}}).Diff(lockfile.Lock{Platforms: []lockfile.PlatformLock{now}}) {
+		for _, r := range []*spec.Record{c.Old, c.New} {
+			if r != nil && (r.Name == "python" || slices.Contains(r.Needs(), "python")) {
+				return noWheels(of)
+			}
+		}
+	}
+	wheels, err := s.wheels(of, glibc(q.machine(l.platform)))
+	l.solution.Records = append(l.solution.Records, wheels...)
+	return err
 }
 
 // readFrom reads the lock that a request updates.
@@ -156,6 +183,11 @@ func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p plat
 	problem.Installed = slices.DeleteFunc(installed, func(r spec.Record) bool { return slices.Contains(q.named, r.Name) })
 	isMinimal := true
 	solution, refusal, err := s.solveProblem(ctx, who, q.channels, problem, func(ctx context.Context, p solver.Problem) (out *solver.Solution, err error) {
+		if q.hold {
+			if out, err = holdOthers(ctx, p, q); err != nil || out != nil {
+				return out, err
+			}
+		}
 		out, isMinimal, err = solver.Update(ctx, p, q.named)
 		return out, err
 	})
@@ -167,6 +199,25 @@ func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p plat
 	}
 	q.noteUndated(solution.Records, lists)
 	return lock{platform: p, solution: solution, lists: lists, from: &of, asOf: q.asOf, newest: q.oldest(lists)}, nil, nil
+}
+
+// holdOthers solves an update without a change of other packages or, if that is impossible, with
+// changes only of those that may change. It returns nil if that is impossible, too.
+func holdOthers(ctx context.Context, p solver.Problem, q *query) (*solver.Solution, error) {
+	for _, free := range [][]string{q.named, slices.Concat(q.named, q.mayChange)} {
+		held := p
+		held.Specs = slices.Clone(p.Specs)
+		for i := range p.Installed { // none of them may be removed, either
+			if name := p.Installed[i].Name; !slices.Contains(free, name) {
+				held.Specs = append(held.Specs, spec.MatchSpec{Name: name})
+			}
+		}
+		out, err := solver.Hold(ctx, held, free)
+		if err != nil || out != nil || len(q.mayChange) == 0 {
+			return out, err
+		}
+	}
+	return nil, nil //nolint:nilnil // there is no solution
 }
 
 // withRoots returns specifications for the packages to update and for the other roots of the

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 
 	"google.golang.org/protobuf/proto"
 
@@ -21,6 +22,11 @@ import (
 func (s *Service) checkAbilities(ctx context.Context, p request.Parsed, who caller.ID) error {
 	if err := s.switchedOff(p.Raw); err != nil {
 		return err
+	}
+	if request.IsScanned(p.Raw) {
+		if _, err := s.scanDatabase(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.checkPusher(ctx, p, who); err != nil {
 		return err
@@ -109,8 +115,7 @@ func (s *Service) GetServiceInfo(context.Context, *containerv1.GetServiceInfoReq
 // are rejected with the same reasons.
 func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitiesRequest) (*containerv1.ListAbilitiesResponse, error) {
 	out := &containerv1.ListAbilitiesResponse{ProductVersion: rpc.Optional(s.deps.Version)}
-	const never = "it is not supported"
-	out.Abilities = append(s.engines(ctx), ability("scan", never))
+	out.Abilities = append(s.engines(ctx), ability("scan", s.scanProblem(ctx)))
 	return out, nil
 }
 
@@ -164,4 +169,17 @@ func (s *Service) condaAbility(problem string) *containerv1.Ability {
 // ability returns an ability that is available unless problem is set.
 func ability(name, problem string) *containerv1.Ability {
 	return &containerv1.Ability{Name: proto.String(name), Available: proto.Bool(problem == ""), Problem: rpc.Optional(problem)}
+}
+
+// scanProblem returns why images are not scanned; "" if they are.
+func (s *Service) scanProblem(ctx context.Context) string {
+	_, err := s.scanDatabase(ctx)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, fault.Unsupported):
+		return "scan_database is not set"
+	}
+	s.deps.Log.InfoContext(ctx, "Images cannot be scanned now", "err", err)
+	return "the database of vulnerabilities is not available right now; try again"
 }

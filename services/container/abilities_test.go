@@ -33,7 +33,7 @@ func TestAbilities(t *testing.T) {
 	yes := func(name string, platforms ...string) *containerv1.Ability {
 		return &containerv1.Ability{Name: &name, Available: proto.Bool(true), Platforms: platforms}
 	}
-	conda, scan := no("conda", "no process plays the role conda; packages are solved while their image is built in steps"), no("scan", "it is not supported")
+	conda, scan := no("conda", "no process plays the role conda; packages are solved while their image is built in steps"), no("scan", "scan_database is not set")
 	const off = "this service is run without builds"
 	db := testkit.SQLite(t)
 	for name, c := range map[string]struct {

@@ -132,7 +132,10 @@ func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field
 	if plan := rec.Plan; plan.GetFrozen() || image.Repository != issuedName(plan).String() || image.Identifier() != plan.GetReference() {
 		return store.Record{}, fault.NotFound.Newf("%s: %s is not an image name that this server issued; use the name exactly as the server returned it", field, image)
 	}
-	return rec, s.deps.Keychain.CheckPlan(caller.Of(who), field, rec.Plan)
+	if err := s.deps.Keychain.CheckPlan(caller.Of(who), field, rec.Plan); err != nil {
+		return rec, err
+	}
+	return rec, s.checkIssued(ctx, field, rec.Plan)
 }
 
 // sqlFault returns a fault that names the database as the cause.

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"crypto/ecdsa"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -24,8 +25,12 @@ import (
 type Signing struct {
 	// Signer signs with the current key; nil if the service does not sign.
 	Signer *attest.Signer
-	// Retired are the public keys that the current key replaced, newest first.
+	// SifKey identifies the key that signs Singularity images, which is Signer's; "" for none.
+	SifKey string
+	// Retired are the public keys that the current key or certificates replaced, newest first.
 	Retired []*ecdsa.PublicKey
+	// TrustedRoot is the file with the authorities that certify the keys of Signer; nil for none.
+	TrustedRoot []byte
 }
 
 // An attested identifies statements about a manifest of one request.
@@ -42,7 +47,9 @@ type statements = memo.Memo[attested, []*containerv1.Attestation]
 
 func newStatements() *statements {
 	return memo.New(&otter.Options[attested, []*containerv1.Attestation]{
-		MaximumWeight: limits.AttestationMemory,
+		// Another statement may be made when an image was built again.
+		ExpiryCalculator: otter.ExpiryWriting[attested, []*containerv1.Attestation](limits.AttestationAge),
+		MaximumWeight:    limits.AttestationMemory,
 		Weigher: func(_ attested, list []*containerv1.Attestation) uint32 {
 			n := 256
 			for _, a := range list {
@@ -58,9 +65,23 @@ func (s *Service) GetSigningKeys(context.Context, *containerv1.GetSigningKeysReq
 	if s.deps.Signing.Signer == nil {
 		return nil, fault.NotFound.Newf("This server does not sign images: its operator can set signing_key_file")
 	}
-	keys := slices.Concat([]*ecdsa.PublicKey{s.deps.Signing.Signer.Public()}, s.deps.Signing.Retired)
+	keys := s.deps.Signing.Retired
+	if current := s.deps.Signing.Signer.Public(); current != nil {
+		keys = slices.Concat([]*ecdsa.PublicKey{current}, keys)
+	}
+	if len(keys) == 0 {
+		return nil, fault.NotFound.Newf("This server signs images with certificates instead of a key: verify the identity of the certificate (--certificate-identity, --certificate-oidc-issuer)")
+	}
 	pem, err := attest.PublicPEM(keys...)
 	return &containerv1.GetSigningKeysResponse{Pem: string(pem)}, err
+}
+
+// GetTrustedRoot returns the authorities that certify the keys of signatures.
+func (s *Service) GetTrustedRoot(context.Context, *containerv1.GetTrustedRootRequest) (*containerv1.GetTrustedRootResponse, error) {
+	if s.deps.Signing.TrustedRoot == nil {
+		return nil, fault.NotFound.Newf("This server has no trusted root: its operator can set signing_fulcio and signing_trusted_root")
+	}
+	return &containerv1.GetTrustedRootResponse{Json: string(s.deps.Signing.TrustedRoot)}, nil
 }
 
 // errNotMade is returned for a manifest that this service did not make.
@@ -93,47 +114,89 @@ func (s *Service) ListAttestations(ctx context.Context, req *containerv1.ListAtt
 
 // attest returns the signed statements about a manifest of a plan, or errNotMade.
 func (s *Service) attest(ctx context.Context, plan *containerv1.Plan, subject ocispec.Descriptor) ([]*containerv1.Attestation, error) {
-	provenance, err := s.provenance(ctx, plan, subject.Digest)
+	from, err := s.origin(ctx, plan, subject.Digest)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := s.deps.Signing.Signer.SignImage(subject)
-	if err != nil {
-		return nil, err
-	}
-	made, err := s.deps.Signing.Signer.Sign(subject, attest.ProvenancePredicate, provenance)
-	if err != nil {
-		return nil, err
-	}
+	all, err := s.sign(ctx, subject, from)
 	var out []*containerv1.Attestation
-	for _, a := range []attest.Artifact{signed, made} {
-		if len(a.Bundle) > limits.AttestationBundle { // it could not be verified
-			return nil, fault.Invalid.Newf("A signed statement about the image would have %d bytes, and the limit is %d", len(a.Bundle), limits.AttestationBundle)
-		}
+	for _, a := range all {
 		out = append(out, &containerv1.Attestation{Manifest: a.Manifest, Bundle: a.Bundle})
 	}
-	return out, nil
+	return out, err
 }
 
-// provenance returns how a manifest of a plan's image was made, or errNotMade.
-func (s *Service) provenance(ctx context.Context, plan *containerv1.Plan, d digest.Digest) (*attest.Provenance, error) {
-	if add := oci.NewAugmentation(plan.GetConfig()); !add.IsZero() {
-		source, root, err := s.augmentedFrom(ctx, plan, add, d)
+// An origin is how an image was made.
+type origin struct {
+	provenance *attest.Provenance
+	// build has the inputs of the build that made the image, or the image below; nil if none did.
+	build *buildv1.DescribeInputsResponse
+	// isBuilt reports whether the build made this manifest, and not only the image below.
+	isBuilt bool
+}
+
+// sign returns the signed statements about a manifest: the signature, the provenance, and the SBOM
+// of the Conda packages if they are known.
+func (s *Service) sign(ctx context.Context, subject ocispec.Descriptor, from origin) ([]attest.Artifact, error) {
+	bill, err := condaBill(subject.Digest, from.build)
+	if err != nil {
+		return nil, err
+	}
+	if len(bill) > limits.AttestationSBOM {
+		p := &from.provenance.BuildDefinition.ExternalParameters
+		bill, p.Omitted = nil, append(p.Omitted, "sbom")
+	}
+	signer := s.deps.Signing.Signer
+	signature, err := signer.SignImage(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	provenance, err := signer.Sign(ctx, subject, attest.ProvenancePredicate, from.provenance)
+	if err != nil {
+		return nil, err
+	}
+	all := []attest.Artifact{signature, provenance}
+	if again := rebuiltOf(from.build); again != nil && from.isBuilt {
+		made, err := signer.Sign(ctx, subject, attest.RebuiltPredicate, again)
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, made)
+	}
+	if bill != nil {
+		list, err := signer.Sign(ctx, subject, attest.SPDXPredicate, json.RawMessage(bill))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list)
+	}
+	for _, a := range all {
+		if len(a.Bundle) > limits.AttestationBundle { // it could not be verified
+			return nil, fault.Invalid.Newf("A signed statement about the image would have %d bytes, and the limit is %d", len(a.Bundle), limits.AttestationBundle)
+		}
+	}
+	return all, nil
+}
+
+// origin returns how a manifest of a plan's image was made, or errNotMade.
+func (s *Service) origin(ctx context.Context, plan *containerv1.Plan, d digest.Digest) (origin, error) {
+	if add := oci.NewAugmentation(plan.GetConfig()); !add.IsZero() {
+		source, root, err := s.augmentedFrom(ctx, plan, add, d)
+		if err != nil {
+			return origin{}, err
+		}
 		if source != "" {
-			return s.augmentedProvenance(ctx, plan, source, root)
+			return s.augmentedOrigin(ctx, plan, source, root)
 		}
 	}
 	if plan.GetBuildId() == "" {
-		return nil, errNotMade
+		return origin{}, errNotMade
 	}
 	in, err := s.inputs(ctx, plan.GetBuildId(), d)
 	if err != nil {
-		return nil, err
+		return origin{}, err
 	}
-	return s.provenanceOf(in), nil
+	return origin{s.provenanceOf(in), in, true}, nil
 }
 
 // augmentedFrom returns the digest of the manifest or index from which d results, and that of the
@@ -176,11 +239,11 @@ func (s *Service) inputs(ctx context.Context, build string, d digest.Digest) (*b
 	return in, err
 }
 
-// augmentedProvenance returns the provenance of a manifest that results from source, which belongs
-// to the image root. If a build has made it, the provenance includes the inputs of the build. The
-// name of the source is only present if a login was not needed to read it.
-func (s *Service) augmentedProvenance(ctx context.Context, plan *containerv1.Plan, source, root digest.Digest) (*attest.Provenance, error) {
-	out := &attest.Provenance{RunDetails: attest.RunDetails{Builder: attest.Builder{ID: s.deps.address()}}}
+// augmentedOrigin returns the origin of a manifest that results from source, which belongs to the
+// image root. If a build has made it, the provenance includes the inputs of the build. The name of
+// the source is only present if a login was not needed to read it.
+func (s *Service) augmentedOrigin(ctx context.Context, plan *containerv1.Plan, source, root digest.Digest) (origin, error) {
+	out := origin{provenance: &attest.Provenance{RunDetails: attest.RunDetails{Builder: attest.Builder{ID: s.deps.address()}}}}
 	of := attest.Resource{Name: "source", Digest: digests(source)}
 	if plan.GetIdentity() == nil && plan.GetBuildId() == "" {
 		image := oci.ReferenceOf(plan.GetSource())
@@ -190,13 +253,13 @@ func (s *Service) augmentedProvenance(ctx context.Context, plan *containerv1.Pla
 	if build := plan.GetBuildId(); build != "" {
 		in, err := s.inputs(ctx, build, root)
 		if err != nil && !errors.Is(err, errNotMade) {
-			return nil, err
+			return origin{}, err
 		}
 		if err == nil {
-			out = s.provenanceOf(in)
+			out = origin{s.provenanceOf(in), in, false}
 		}
 	}
-	def := &out.BuildDefinition
+	def := &out.provenance.BuildDefinition
 	def.BuildType = attest.BuildTypeAugmented
 	if len(def.ExternalParameters.Platforms) == 0 {
 		def.ExternalParameters.Platforms = platformsOf(plan.GetPlatform())

@@ -82,6 +82,11 @@ func (s *Service) planFromToken(ctx context.Context, r request.Resolved, token s
 	if err := setPlatform(r, plan); err != nil {
 		return nil, err
 	}
+	if source := oci.ReferenceOf(plan.GetSource()); plan.GetBuildId() == "" && s.deps.Policy.MustBeSigned(source) {
+		if _, _, err := s.currentDigest(ctx, plan.GetIdentity(), "containerImage", source); err != nil {
+			return nil, err
+		}
+	}
 	if plan.GetBuildId() != "" {
 		b, err := s.locate(ctx, plan.GetBuildId())
 		if err != nil {

@@ -17,17 +17,25 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,
 			containerv1.ContainerService_RevokeBuild_FullMethodName,
+			containerv1.ContainerService_PatchImage_FullMethodName,
 		}, Scope: rpc.ScopeRequest},
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_ListContainers_FullMethodName,
+			containerv1.ContainerService_ListOutdatedImages_FullMethodName,
 			containerv1.ContainerService_DescribeContainer_FullMethodName,
 			containerv1.ContainerService_NameContainer_FullMethodName,
 			containerv1.ContainerService_StreamSif_FullMethodName,
+			containerv1.ContainerService_DescribeScan_FullMethodName,
+			containerv1.ContainerService_DescribeBuildScan_FullMethodName,
+			containerv1.ContainerService_GetScanSpdx_FullMethodName,
+			containerv1.ContainerService_GetScanCycloneDx_FullMethodName,
+			containerv1.ContainerService_GetScanLogs_FullMethodName,
 		}, Scope: rpc.ScopePull},
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_RevokeToken_FullMethodName,
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
 			containerv1.ContainerService_GetSigningKeys_FullMethodName,
+			containerv1.ContainerService_GetTrustedRoot_FullMethodName,
 			containerv1.ContainerService_ListAbilities_FullMethodName,
 		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"gateway", "inspect"}, Calls: []string{
@@ -39,6 +47,7 @@ func Callers() rpc.Callers {
 		{Roles: []string{"registry"}, Calls: []string{
 			containerv1.ContainerService_RecordDigest_FullMethodName,
 			containerv1.ContainerService_ListAttestations_FullMethodName,
+			containerv1.ContainerService_AwaitScan_FullMethodName,
 		}},
 		{Roles: []string{"registry", "builder", "inspect"}, Calls: []string{
 			containerv1.ContainerService_GetLayer_FullMethodName,

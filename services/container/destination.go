@@ -67,6 +67,11 @@ func (s *Service) allPublic(ctx context.Context, r request.Resolved, plan reques
 				return false, err
 			}
 			all = all && public
+			if s.deps.Policy.MustBeSigned(image) { // the build applies the rule to the digest that it uses
+				if _, _, err := s.currentDigest(ctx, r.Caller, plan.Field, image); err != nil {
+					return false, err
+				}
+			}
 		}
 	}
 	return all, nil

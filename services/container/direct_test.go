@@ -338,15 +338,19 @@ func TestBasePackagesThatAreMissing(t *testing.T) {
 	}
 }
 
-// TestMessageOfTheResponse checks that a response lists the parts of its request without
+// TestSociRequests checks that soci is a part of a build, and that the response states when it has no
 // effect.
-func TestMessageOfTheResponse(t *testing.T) {
+func TestSociRequests(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	plain := s.must(t, s.packages("samtools"))
 	with := s.packages("samtools")
 	with.Soci = true
-	if got := s.must(t, with); got.GetBuildId() != plain.GetBuildId() || !strings.Contains(got.GetMessage(), "SOCI") || plain.Message != nil {
+	got := s.must(t, with)
+	if got.GetBuildId() == plain.GetBuildId() || got.Message != nil || plain.Message != nil || !s.builds.last(t).GetRecipe().GetSoci() {
 		t.Errorf("got %v, and without soci %v", got, plain)
+	}
+	if got := s.must(t, &containerv1.ContainerRequest{ContainerImage: s.image, Soci: true}); !strings.Contains(got.GetMessage(), "SOCI") {
+		t.Errorf("for an existing image: %v", got)
 	}
 }

@@ -3,12 +3,14 @@ package container
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	eventsv1 "slipway.dev/proto/gen/slipway/events/v1"
 
 	"slipway.dev/services/container/store"
@@ -50,6 +52,10 @@ func (s *Service) consumeBuild(ctx context.Context, m jetstream.Msg, publishing 
 		_ = m.Ack()
 		return
 	}
+	if err := s.store.WakeScans(ctx, e.GetBuild().GetBuildId(), s.deps.Now()); err != nil { // otherwise it is found later
+		s.deps.Log.WarnContext(ctx, "The scans of a build were not started", "build_id", e.GetBuild().GetBuildId(), "err", err)
+	}
+	s.scanner.wake(s.scanner.due)
 	if err := s.announceBuild(ctx, e, m.InProgress); err != nil {
 		publishing.Failed(ctx, err, "build_id", e.GetBuild().GetBuildId())
 		_ = m.NakWithDelay(2 * time.Second)
@@ -119,4 +125,39 @@ func (s *Service) containerEvent(e *eventsv1.Event, rec store.Record) *eventsv1.
 			CreationTime: timestamppb.New(rec.Created), Succeeded: b.GetSucceeded(), Reason: b.Reason, Message: b.Message,
 		}},
 	}
+}
+
+// announcePatch publishes the event of a patch. A failure is only logged, since the image exists.
+func (s *Service) announcePatch(ctx context.Context, out *containerv1.PatchImageResponse, made submission) {
+	who := made.plan.GetIdentity()
+	if s.events == nil || who == nil {
+		return
+	}
+	e := &eventsv1.ContainerEvent{
+		RequestId: out.GetRequestId(), BuildId: out.GetBuildId(), TargetImage: s.issuedPermanent(made.plan), CreationTime: timestamppb.New(s.deps.Now()),
+		Succeeded: made.plan.GetBuilt(), PatchedFrom: out.PatchedFrom,
+	}
+	for _, platform := range out.GetChanges() {
+		for _, c := range platform.GetPackages() {
+			if text := changeText(c); len(text) <= limits.PatchChange && !slices.Contains(e.Changes, text) && len(e.GetChanges()) < limits.PatchChanges {
+				e.Changes = append(e.Changes, text)
+			}
+		}
+	}
+	err := eventbus.Publish(ctx, s.events, eventbus.Containers, &eventsv1.Event{
+		Id: out.GetRequestId() + "." + eventbus.ContainerPatched, Type: eventbus.ContainerPatched, Time: e.GetCreationTime(),
+		Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId(),
+		Data: &eventsv1.Event_Container{Container: e},
+	})
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "The event of a patch was not published", "request_id", out.GetRequestId(), "err", err)
+	}
+}
+
+// issuedPermanent returns the name of a frozen image; nil for a name with a token, which is secret.
+func (s *Service) issuedPermanent(p *containerv1.Plan) *string {
+	if !p.GetFrozen() {
+		return nil
+	}
+	return proto.String(s.targetImage(p))
 }

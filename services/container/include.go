@@ -133,7 +133,10 @@ func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *pl
 	}
 	d, err := s.sources.At(ctx, in.Access, source, in.BuildID != "")
 	in.Source = at(source, d)
-	return in, sources.Unreadable(in.Field, in.Image, in.Access, err)
+	if err != nil || in.BuildID != "" {
+		return in, sources.Unreadable(in.Field, in.Image, in.Access, err)
+	}
+	return in, s.checkSigned(ctx, who, in.Field, source, d, in.Access)
 }
 
 // layersOf returns the layers of an included image for the platforms, and those added to

@@ -46,7 +46,8 @@ func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 	if a.build != nil {
 		out.BuildId, out.Cached = proto.String(a.build.GetBuildId()), proto.Bool(a.build.GetCached())
 	}
-	if a.build == nil || a.build.GetSucceeded() {
+	out.ScanId = optionalScan(a.plan, a.record)
+	if (a.build == nil || a.build.GetSucceeded()) && !a.plan.GetScanRequired() {
 		out.Succeeded = proto.Bool(true)
 	}
 	return out
@@ -60,11 +61,15 @@ func (s *Service) persist(ctx context.Context, r *containerv1.ContainerRequest, 
 	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.Plan)+proto.Size(rec.Request))); err != nil {
 		return err
 	}
+	if err := s.addScan(ctx, rec); err != nil {
+		return err
+	}
 	if err := s.store.Insert(ctx, rec); err != nil {
 		return s.sqlFault("writing a request", err)
 	}
 	if err := s.tokens.Put(ctx, plan.GetToken(), plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis; it will be read from SQL", "err", err)
 	}
+	s.startScan(ctx, rec)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // A stored lock names its packages and its base image by digest. An existing image is
@@ -66,8 +67,19 @@ func (s *Service) outdated(ctx context.Context, r request.Resolved, known solved
 }
 
 // renewed solves packages whose stored lock is outdated.
-func (s *Service) renewed(ctx context.Context, r request.Resolved, known solved, old *outdatedError) solved {
-	out := solved{packages: known.packages, lockID: known.lockID, solution: s.solveWithin(ctx, r, known.packages, s.deps.CondaSolveWait, false)}
+func (s *Service) renewed(ctx context.Context, r request.Resolved, known solved, old *outdatedError) (solved, error) {
+	wait := s.deps.CondaSolveWait
+	if s.needsChecked(known.packages) {
+		wait = max(wait, limits.CondaTimeout)
+	}
+	solution, err := s.solveWithin(ctx, r, known.packages, wait, false)
+	if err != nil {
+		return known, err
+	}
+	if _, pending := solution.(request.Pending); pending && s.needsChecked(known.packages) {
+		return known, request.NotSolved(solution, "")
+	}
+	out := solved{packages: known.packages, lockID: known.lockID, solution: solution}
 	if lock, ok := out.solution.(*request.Locked); ok {
 		out.solution = &request.Locked{SolvePackagesResponse: lock.SolvePackagesResponse, Renewed: old.why}
 	}
@@ -75,5 +87,5 @@ func (s *Service) renewed(ctx context.Context, r request.Resolved, known solved,
 		_, out.lockID = r.LockIDs(known.packages, caller.Of(r.Caller))
 	}
 	s.deps.Log.InfoContext(ctx, "A stored lock is outdated; the packages are solved again", "err", old)
-	return out
+	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -35,7 +36,9 @@ func (s *Service) submitPackages(ctx context.Context, r request.Resolved) (submi
 		out, err := submit(ctx, r, known)
 		switch old := (*outdatedError)(nil); {
 		case errors.As(err, &old):
-			known = s.renewed(ctx, r, known, old)
+			if known, err = s.renewed(ctx, r, known, old); err != nil {
+				return submission{}, err
+			}
 			inLayers = known.hasLayers()
 		case errors.Is(err, errNoLayers):
 			inLayers = false
@@ -91,7 +94,11 @@ func (s *Service) baseOf(ctx context.Context, r request.Resolved, known solved) 
 	case issued:
 		return base.Digest, nil
 	case known.isStored():
-		return known.base, nil
+		access, err := s.deps.Keychain.Access(ctx, caller.Of(r.Caller), base.Registry, base.Repository)
+		if err != nil {
+			return "", err
+		}
+		return known.base, s.checkSigned(ctx, r.Caller, request.PackagesField, base, known.base, access)
 	}
 	d, _, err := s.currentDigest(ctx, r.Caller, request.PackagesField, base)
 	return d, err
@@ -110,6 +117,9 @@ func (s *Service) hasAssembler(ctx context.Context) bool {
 func (s *Service) submitSteps(ctx context.Context, r request.Resolved, known solved) (submission, error) {
 	if why := r.OnlyLayers(known.packages); why != "" {
 		return submission{}, request.NotSolved(known.solution, why)
+	}
+	if err := s.checkSteps(ctx, known); err != nil {
+		return submission{}, err
 	}
 	b, err := s.draft(ctx, r, r.StepsPlan(known.packages, known.solution))
 	if conflict, ok := known.solution.(request.Conflict); ok && (err != nil || !s.imageExists(ctx, b)) {

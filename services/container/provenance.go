@@ -53,6 +53,12 @@ func (s *Service) provenanceOf(in *buildv1.DescribeInputsResponse) *attest.Prove
 		}
 		out.BuildDefinition.ResolvedDependencies = append(out.BuildDefinition.ResolvedDependencies, r)
 	}
+	for _, d := range in.GetLayers() {
+		out.BuildDefinition.ResolvedDependencies = append(out.BuildDefinition.ResolvedDependencies, attest.Resource{Name: "layer", Digest: digests(digest.Digest(d))})
+	}
+	if in.GetIncomplete() {
+		p.Omitted = append(p.Omitted, "images")
+	}
 	if d := in.GetContextDigest(); d != "" {
 		out.BuildDefinition.ResolvedDependencies = append(out.BuildDefinition.ResolvedDependencies, attest.Resource{Name: "buildContext", Digest: digests(digest.Digest(d))})
 	}
@@ -62,6 +68,21 @@ func (s *Service) provenanceOf(in *buildv1.DescribeInputsResponse) *attest.Prove
 	}
 	out.BuildDefinition.ResolvedDependencies = append(out.BuildDefinition.ResolvedDependencies, packages...)
 	return out
+}
+
+// rebuiltOf returns the statement that another worker made the same bytes; nil if that is not known.
+func rebuiltOf(in *buildv1.DescribeInputsResponse) *attest.Rebuilt {
+	r := in.GetRebuilt()
+	if r == nil {
+		return nil
+	}
+	return &attest.Rebuilt{
+		BuildID: r.GetBuildId(),
+		Builds: []attest.WorkerBuild{
+			{Worker: r.GetFirstWorker(), FinishedOn: attest.Timestamp(r.GetFirstFinishedAt().AsTime())},
+			{Worker: r.GetSecondWorker(), FinishedOn: attest.Timestamp(r.GetSecondFinishedAt().AsTime())},
+		},
+	}
 }
 
 // addedConfig returns the configuration that a request adds, without values: variables and arguments

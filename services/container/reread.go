@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -23,6 +24,9 @@ import (
 // build, or nil if the image was not built.
 func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.LocateBuildResponse, error) {
 	if err := s.deps.Keychain.CheckPlan(caller.Of(plan.GetIdentity()), "containerImage", plan); err != nil {
+		return nil, err
+	}
+	if err := s.checkIssued(ctx, "containerImage", plan); err != nil {
 		return nil, err
 	}
 	if plan.GetBuildId() != "" {
@@ -37,7 +41,7 @@ func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.
 		return b, s.checkExists(ctx, plan)
 	}
 	image := oci.ReferenceOf(plan.GetSource())
-	resolved, _, err := s.sources.Resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
+	resolved, _, err := s.currentDigest(ctx, plan.GetIdentity(), "containerImage", image)
 	plan.Digests = []string{resolved.String()}
 	return nil, err
 }
@@ -104,12 +108,17 @@ func (s *Service) builtDigest(ctx context.Context, plan *containerv1.Plan) (dige
 }
 
 // currentDigest returns the current digest of an image for a caller, and the access to it. It
-// returns fault.Invalid for an image of the service itself.
+// returns fault.Invalid for an image of the service itself, and fault.Denied for an image without
+// the signature that policy_signatures requires.
 func (s *Service) currentDigest(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
 	if s.deps.owns(image.Registry, image.Repository) {
 		return "", upstream.Access{}, sources.NotFound(field, image, nil)
 	}
-	return s.sources.Resolve(ctx, caller.Of(who), field, image)
+	d, access, err := s.sources.Resolve(ctx, caller.Of(who), field, image)
+	if err == nil {
+		err = s.checkSigned(ctx, who, field, image, d, access)
+	}
+	return d, access, err
 }
 
 // extendLayers stores the layers of a plan until its name expires.
@@ -188,15 +197,24 @@ func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Refe
 	if err != nil {
 		return err
 	}
-	_, err = s.sources.At(ctx, access, image, from.GetBuildId() != "")
-	return sources.Unreadable(field, image, access, err)
+	d, err := s.sources.At(ctx, access, image, from.GetBuildId() != "")
+	if err != nil || from.GetBuildId() != "" {
+		return sources.Unreadable(field, image, access, err)
+	}
+	if err := s.deps.Policy.Image(ctx, field, image); err != nil {
+		return err
+	}
+	return s.checkSigned(ctx, from.GetIdentity(), field, image, d, access)
 }
 
 // notForCaller converts an error about an unreadable image to the fault for an image in a
 // request: fault.Invalid (gateway/contract/container-service.md#source-images).
 func notForCaller(field string, err error) error {
-	if e, ok := fault.As(err); ok && errors.Is(e, fault.Denied) {
+	if e, ok := fault.As(err); ok && errors.Is(e, fault.Denied) && !enforce.IsRefusal(err) {
 		return fault.Invalid.New(field+": "+e.Public, e)
+	}
+	if enforce.IsRefusal(err) { // it names the field
+		return err
 	}
 	return fault.In(field, err)
 }

@@ -99,8 +99,8 @@ func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestam
 }
 
 // Run performs periodic work until ctx ends: it repeats failed publications of revocations,
-// renews the names of active runs, deletes expired data, and announces containers whose builds
-// have ended.
+// renews the names of active runs, deletes expired data, for ended builds announces containers
+// and signs images, and starts scans.
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
@@ -109,8 +109,14 @@ func (s *Service) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	if s.events != nil {
 		others.Go(func() { s.announce(ctx) })
+		others.Go(func() { s.attach(ctx) })
 	}
 	others.Go(func() { s.sweepPeriodically(ctx) })
+	others.Go(func() { s.indexPeriodically(ctx) })
+	if s.deps.Inspect != nil {
+		others.Go(func() { s.linkDue(ctx) })
+		others.Go(func() { s.repeatScans(ctx) })
+	}
 	defer others.Wait()
 	for {
 		select {

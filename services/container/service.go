@@ -24,6 +24,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/conda"
@@ -36,6 +37,7 @@ import (
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
@@ -61,8 +63,12 @@ type Deps struct {
 	// Build builds images; nil if builds are disabled.
 	Build buildv1.BuildServiceClient
 	// Conda solves requests for Conda packages; nil if solving is disabled.
-	Conda    condav1.CondaServiceClient
+	Conda condav1.CondaServiceClient
+	// Inspect finds known vulnerabilities; nil if images are not scanned.
+	Inspect  inspectv1.InspectServiceClient
 	Upstream *upstream.Client
+	// Control pushes statements about built images to their registries.
+	Control *upstream.Control
 	// Reads reads the images that requests name, through Upstream. If nil, nothing is kept.
 	Reads    *pullthrough.Reader
 	Keychain *caller.Keychain
@@ -70,6 +76,8 @@ type Deps struct {
 	Limiter *ratelimit.Limiter
 	// Turns are the process's turns to parse and uncompress parts of requests.
 	Turns fairshare.Turns
+	// Policy applies the rules of the operator; nil permits everything.
+	Policy *enforce.Enforcer
 	// Signing holds the keys for statements about images.
 	Signing Signing
 	Metrics prometheus.Registerer
@@ -93,6 +101,8 @@ type Settings struct {
 	// OwnRepositories lists further "<registry>/<path>" that belong to the service, such as
 	// its build cache. Requests may not name them or repositories below them.
 	OwnRepositories []string
+	// EmbeddedStore is the host of the embedded image store; "" if images are stored elsewhere.
+	EmbeddedStore string
 	// AnonymousAccess allows requests without an access token.
 	AnonymousAccess bool
 	// TokenTTL is how long a name is valid.
@@ -141,8 +151,13 @@ type Service struct {
 	// batches divides the requests of batches that are handled concurrently among clients.
 	batches *fairshare.Pool
 	// results counts the results of the requests of batches by status code.
-	results *prometheus.CounterVec
-	events  jetstream.JetStream // nil publishes no events
+	results   *prometheus.CounterVec
+	attaching attacher
+	events    jetstream.JetStream // nil publishes no events
+	// indexing is held while requests are connected with their packages.
+	indexing chan struct{}
+	scanner  *scanner
+	vex      vexReader
 }
 
 // New returns a service. The tables must exist.
@@ -158,9 +173,11 @@ func New(d Deps) (*Service, error) {
 		}
 	}
 	batches, results := newBatches(d.Metrics)
-	return &Service{
+	s := &Service{
+		indexing:   make(chan struct{}, 1),
 		batches:    batches,
 		results:    results,
+		attaching:  newAttacher(d.Metrics),
 		deps:       d,
 		events:     events,
 		store:      store.New(d.DB),
@@ -171,7 +188,13 @@ func New(d Deps) (*Service, error) {
 		space:      sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),
 		solver:     newSolver(d.Metrics),
 		statements: newStatements(),
-	}, nil
+		scanner:    newScanner(d.Metrics),
+		vex:        newVEXReader(d),
+	}
+	if signer := d.Signing.Signer; signer != nil {
+		s.deps.Signing.Signer = signer.Storing(signatures{s})
+	}
+	return s, nil
 }
 
 // owns reports whether a repository is one of the service's own, or below one. The content of

@@ -140,8 +140,12 @@ func TestFailuresOfTheSolver(t *testing.T) {
 		s.deps.CondaSolveWait = time.Millisecond
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		r := request.Resolved{Parsed: request.Parsed{Raw: &containerv1.ContainerRequest{Refresh: true}}}
-		known := s.solutionOf(ctx, r, request.Packages{Query: &condav1.CondaPackages{}}).solution
+		of, err := s.solutionOf(ctx, r, request.Packages{Query: &condav1.CondaPackages{}})
 		cancel()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		known := of.solution
 		_, pending := known.(request.Pending)
 		if _, conflict := known.(request.Conflict); conflict != tc.conflict || pending == tc.conflict {
 			t.Errorf("%s: %+v", name, known)

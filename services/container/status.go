@@ -22,7 +22,7 @@ const (
 )
 
 // GetContainerStatus reports whether a container can be pulled now. An existing image
-// always can, a built image once its build has succeeded. The call needs no login, because
+// always can, a built image once its build has succeeded; if the request requires a scan, only after that. The call needs no login, because
 // clients poll it with only the ID.
 func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetContainerStatusRequest) (*containerv1.GetContainerStatusResponse, error) {
 	rec, err := s.find(ctx, req.GetRequestId())
@@ -40,7 +40,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 	id := rec.Plan.GetBuildId()
 	if id == "" {
 		out.Status, out.Succeeded = proto.String(statusDone), proto.Bool(true)
-		return out, nil
+		return out, s.addScanStatus(ctx, out, rec)
 	}
 	b, err := s.stateOf(ctx, id)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 		out.MirrorId, out.DetailsUri = proto.String(id), proto.String(s.publicURL()+"/view/mirrors/"+id)
 	}
 	describeBuild(out, b)
-	return out, nil
+	return out, s.addScanStatus(ctx, out, rec)
 }
 
 // describeBuild sets the state of the build.

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -9,6 +10,7 @@ import (
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -19,17 +21,23 @@ func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitCo
 
 // submitOne is SubmitContainer for one request of several, too.
 func (s *Service) submitOne(ctx context.Context, raw *containerv1.ContainerRequest) (*containerv1.SubmitContainerResponse, error) {
+	ctx, violations := enforce.WithNotes(ctx)
 	a, err := s.submit(ctx, raw, false)
 	if err != nil {
 		return nil, err
 	}
 	out := s.response(a)
-	out.Message = rpc.Optional(request.WithoutEffect(raw))
+	notes := violations.Texts()
+	if note := request.WithoutEffect(raw); note != "" {
+		notes = append([]string{note}, notes...)
+	}
+	out.Message = rpc.Optional(strings.Join(notes, ". "))
 	return out, nil
 }
 
 // SubmitContainerToken is the deprecated form with a shorter response.
 func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.SubmitContainerTokenRequest) (*containerv1.SubmitContainerTokenResponse, error) {
+	ctx, _ = enforce.WithNotes(ctx) // the response has no place for them
 	a, err := s.submit(ctx, req.GetRequest(), true)
 	if err != nil {
 		return nil, err
@@ -85,6 +93,9 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 	if err := s.checkRepositories(p, recipe, who); err != nil {
 		return request.Resolved{}, err
 	}
+	if err := s.checkPolicy(ctx, p, recipe); err != nil {
+		return request.Resolved{}, err
+	}
 	data, err := s.checkLayers(ctx, p, recipe.Packages, who)
 	if err != nil {
 		return request.Resolved{}, err
@@ -97,7 +108,7 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 		return request.Resolved{}, err
 	}
 	return request.Resolved{
-		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included,
+		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included, SifKey: s.deps.Signing.SifKey,
 		Record: p.Stored(s.deps.tokenIn(p.Image) != "", included),
 	}, nil
 }

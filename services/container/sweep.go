@@ -21,6 +21,9 @@ const (
 	// are stored meanwhile.
 	batchPause = 20 * time.Millisecond
 	day        = 24 * time.Hour
+	// unusedSignatures is how much longer than the record of its image a signature is stored. That of
+	// a longer record is made again, so that its referrer has another digest.
+	unusedSignatures = 30 * day
 )
 
 // sweepPeriodically deletes expired data until ctx ends.
@@ -47,7 +50,10 @@ func (s *Service) sweep(ctx context.Context) bool {
 	}
 	failed("Expired layers were not deleted", s.store.DeleteLayers(ctx, now))
 	failed("Old locks were not deleted", s.store.DeleteLocks(ctx, s.oldestLock(now)))
+	failed("Packages of deleted requests were not deleted", s.deleteBatches(ctx, func() (bool, error) { return s.store.DeletePackages(ctx, now.Add(-unusedPackages)) }))
+	failed("Old scans were not deleted", s.store.DeleteScans(ctx, now.Add(-time.Hour)))
 	if s.deps.Retention > 0 {
+		failed("Old signatures were not deleted", s.store.DeleteSignatures(ctx, now.Add(-s.deps.TokenTTL-s.deps.Retention-unusedSignatures)))
 		before := now.Add(-s.deps.Retention)
 		failed("Old requests were not deleted", s.deleteBatches(ctx, func() (bool, error) { return s.store.DeleteRequests(ctx, before) }))
 	}

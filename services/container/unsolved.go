@@ -83,6 +83,10 @@ func (s *Service) solution(ctx context.Context, b *buildv1.UnsolvedBuild) *build
 		out.Message = c.GetMessage()
 		return out
 	}
+	if err := s.checkPackages(ctx, b.GetIdentity(), isLockQuery(b.GetQuery()), solved); err != nil {
+		s.unsolved(ctx, out, err)
+		return out
+	}
 	p, err := platforms.Parse(b.GetQuery().GetPlatforms()[0])
 	if err != nil { // it was parsed when the build was requested
 		out.Message = "The platform of the build is malformed"

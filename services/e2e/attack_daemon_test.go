@@ -40,6 +40,7 @@ func growingImage(t *testing.T, up *testkit.Registry) string {
 // TestAttackGrowthInDaemon builds on an image that would let buildkitd exceed its memory. The
 // build must fail before the daemon expands the variable, and a concurrent build must succeed.
 func TestAttackGrowthInDaemon(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base, growing := up.Push(t, "base/busybox:1", busybox(t, true)), growingImage(t, up)

@@ -110,7 +110,8 @@ func startRootless(t *testing.T, covered bool, s settings) *rootless {
 
 // TestStepsElsewhereReachNothing runs hostile steps on a daemon that several builders share.
 // They try to receive other connections, to inspect other processes, and to reach other
-// addresses through their proxy, although egress_allow contains all of them.
+// addresses through their proxy, although egress_allow contains all of them. It does not run in
+// parallel: a thread of it ends, and with it the programs that this thread has started for any test.
 func TestStepsElsewhereReachNothing(t *testing.T) {
 	needBuilds(t)
 	for name, covered := range map[string]bool{"own proc": false, "covered proc": true} {

@@ -10,6 +10,7 @@ import (
 // TestAttackSleepingBuildsHoldSlots starts more anonymous builds that only sleep than there are
 // slots. A signed-in user's build must run nevertheless.
 func TestAttackSleepingBuildsHoldSlots(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))

@@ -22,6 +22,7 @@ import (
 // TestCompromisedRole calls all services with the certificate of one role. In particular,
 // builders must not be able to submit builds as other users and then request their logins.
 func TestCompromisedRole(t *testing.T) {
+	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("needs real servers")
 	}

@@ -134,6 +134,7 @@ func hostileImage(t *testing.T, up *testkit.Registry) string {
 // other processes, and to reach the service through their proxy, although egress_allow contains
 // its addresses.
 func TestStepsReachNothing(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := hostileImage(t, up)

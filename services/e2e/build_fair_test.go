@@ -14,6 +14,7 @@ import (
 // TestBuildsAreFair queues forty builds of one user, then ten of another user, on a worker with
 // one slot. The second user must not have to wait for all builds of the first user.
 func TestBuildsAreFair(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))

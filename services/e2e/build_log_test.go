@@ -13,6 +13,7 @@ import (
 // TestBuildLogOf200MB follows a log that is much longer than the stored part, and limits the
 // memory of the processes that forward it.
 func TestBuildLogOf200MB(t *testing.T) {
+	t.Parallel()
 	const width, lines = 1000, 200_000
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {

@@ -26,6 +26,7 @@ func smallPackages(n int) []madePackage {
 // TestCondaConcurrentRequests sends many requests concurrently, like a pipeline, while the solver has
 // little time for each. Every image must be assembled from layers, and have a lock.
 func TestCondaConcurrentRequests(t *testing.T) {
+	t.Parallel()
 	const tools, at = 12, 40
 	up := testkit.NewRegistry(t, testkit.Open)
 	channel := madeChannel(t, smallPackages(tools)...)
@@ -66,6 +67,7 @@ func TestCondaConcurrentRequests(t *testing.T) {
 // TestCondaColdChannel requests packages of a slow channel that was not used before. The image
 // must equal the image of a server that had enough time to solve the request.
 func TestCondaColdChannel(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	channel := madeChannel(t, smallPackages(2)...)
 	fast := channel.Config.Handler

@@ -66,21 +66,9 @@ func newWheelSite(t testing.TB) *wheelSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &wheelSite{t: t, channel: madeChannel(t, debianPython(t), madePackage{name: "spare", version: "1.0", subdir: "linux-64"}).URL, wheels: map[string][]byte{markupSafe: raw, "demo_pkg-1.5-py3-none-any.whl": demoWheel(t)}}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.channel+"/lab/linux-64/python-3.11.2-h0_0.conda", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	made, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatal(resp.Status, err)
-	}
-	s.python = sumOf(made)
+	s := &wheelSite{t: t, channel: madeChannel(t, debianPython(t), madePackage{name: "spare", version: "1.0", subdir: "linux-64"},
+		mended("1.0"), mended("1.1"), mended("2.0", "python")).URL, wheels: map[string][]byte{markupSafe: raw, "demo_pkg-1.5-py3-none-any.whl": demoWheel(t)}}
+	s.python = s.sumOfPackage("python-3.11.2-h0_0.conda")
 	index := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, ok := s.wheels[filepath.Base(r.URL.Path)]
 		if !ok {
@@ -92,6 +80,30 @@ func newWheelSite(t testing.TB) *wheelSite {
 	t.Cleanup(index.Close)
 	s.host = index.URL
 	return s
+}
+
+// sumOfPackage returns the SHA-256 of a package of the channel.
+func (s *wheelSite) sumOfPackage(file string) string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.channel+"/lab/linux-64/"+file, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	made, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatal(resp.Status, err)
+	}
+	return sumOf(made)
+}
+
+// mended is a package with several versions, some of which depend on Python.
+func mended(version string, depends ...string) madePackage {
+	return madePackage{name: "mended", version: version, subdir: "linux-64", depends: depends, files: []packedFile{{path: "share/mended", content: version, mode: 0o644}}}
 }
 
 func sumOf(raw []byte) string {

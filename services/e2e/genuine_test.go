@@ -31,14 +31,16 @@ import (
 // genuine returns the folder of the unmodified client programs that services/tools/clients.sh
 // builds: Nextflow, wave-cli and tower-cli. It skips the test if SLIPWAY_TEST_CLIENTS is not
 // set.
-func genuine(t testing.TB) string {
+func genuine(t testing.TB, programs ...string) string {
 	t.Helper()
 	dir := os.Getenv("SLIPWAY_TEST_CLIENTS")
 	if dir == "" {
 		t.Skip("NOT TESTED with Nextflow, wave-cli and tower-cli: run services/tools/clients.sh DIR and set SLIPWAY_TEST_CLIENTS=DIR")
 	}
-	if _, err := os.Stat(filepath.Join(dir, "bin", "tw")); err != nil {
-		t.Fatalf("SLIPWAY_TEST_CLIENTS: %v", err)
+	for _, program := range programs {
+		if _, err := os.Stat(filepath.Join(dir, "bin", program)); err != nil {
+			t.Fatalf("SLIPWAY_TEST_CLIENTS: %v", err)
+		}
 	}
 	return dir
 }
@@ -378,12 +380,12 @@ func TestGenuineWave(t *testing.T) {
 		{args: []string{"--conda-package", "bioconda::samtools=1.20", "--platform", "linux/arm64", "--await"}, wants: []string{"samtools-1.20--"}},
 		{args: []string{"--conda-package", "bioconda::samtools=1.20", "--name-strategy", "imageSuffix"}, wants: []string{"/samtools:"}},
 		{args: []string{"--conda-package", "bioconda::samtools=1.20", "--dry-run"}, wants: []string{"samtools-1.20--"}},
-		{args: []string{"-i", base, "--layer", "layer", "--config-file", "config.json", "--scan-mode", "async"}, wants: []string{p.host + "/wt/"}},
+		{args: []string{"-i", base, "--layer", "layer", "--config-file", "config.json", "--scan-mode", "none"}, wants: []string{p.host + "/wt/"}},
 		{args: []string{"-i", base, "--freeze", "--build-repo", up.Host + "/team/frozen", "--tower-token", adminToken, "--await"}, wants: []string{up.Host + "/team/frozen:"}},
 		{args: []string{"--conda-package", "bioconda::samtools=9.99"}, wants: []string{"[400]", "No samtools fits", "the newest is 1.20"}, fails: true},
 		{args: []string{"-i", up.Host + "/base/none:1"}, wants: []string{"[400]", "does not exist"}, fails: true},
 		{args: []string{"-i", "127.0.0.1:1/base/none:1"}, wants: []string{"[400]", "127.0.0.1:1 cannot be reached"}, fails: true},
-		{args: []string{"-i", base, "--scan-mode", "required"}, wants: []string{"[400]", "scanMode"}, fails: true},
+		{args: []string{"-i", base, "--scan-mode", "required"}, wants: []string{"[501]", "scanMode"}, fails: true},
 		{args: []string{"-i", base, "--mirror", "--build-repo", up.Host + "/team/mirror", "--tower-token", adminToken, "--await"}, wants: []string{up.Host + "/team/mirror/base/debian"}},
 		{args: []string{"-f", "Dockerfile"}, wants: []string{"[501]", "This service cannot build images"}, fails: true},
 		{args: []string{"-i", base, "--tower-token", "bad"}, wants: []string{"[401]", "The access token is not valid"}, fails: true},

@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -186,7 +188,15 @@ func TestMirrorKilledThrice(t *testing.T) {
 			kill <- struct{}{}
 		}
 	}
-	from := httptest.NewServer(image)
+	from := httptest.NewUnstartedServer(image)
+	// Bytes in the buffers of the kernel count as sent when a connection ends: on a busy machine up to 4 MiB for each.
+	from.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(64 << 10) // only the count depends on it
+		}
+		return ctx
+	}
+	from.Start()
 	t.Cleanup(from.Close)
 	source := strings.TrimPrefix(from.URL, "http://")
 	target, err := url.Parse("http://" + registry)

@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,7 +16,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
 
+	"slipway.dev/services/internal/attest"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -57,10 +61,11 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	from.Push(t, "lab/tool:"+tag, attached)
-	logins := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{
+	more := signingKey(t)
+	more["admin_registry_auth_file"] = dockerConfig(t, map[string]string{
 		from.Host: testkit.User + ":" + testkit.Password, to.Host: testkit.User + ":" + testkit.Password,
-	})}
-	eachCopyShape(t, []string{from.Host, to.Host}, logins, func(t *testing.T, p *program) {
+	})
+	eachCopyShape(t, []string{from.Host, to.Host}, more, func(t *testing.T, p *program) {
 		repository := to.Host + "/mirror" + testkit.FreePort(t)
 		answer := p.order(mirrored(image, repository), "Authorization", "Bearer "+p.token)
 		target := repository + "/lab/tool:v1"
@@ -81,6 +86,14 @@ func TestMirror(t *testing.T) {
 				t.Errorf("%s is %s, want %s", name, got, want)
 			}
 		}
+		made := p.copied(t, registryURL(to.Host, true)+"/v2/"+strings.TrimPrefix(repository, to.Host+"/")+"/lab/tool", digestOf(t, index), id)
+		params := made.BuildDefinition.ExternalParameters
+		if deps := made.BuildDefinition.ResolvedDependencies; params.Source+params.Target != "" || len(deps) != 1 || deps[0].URI != "" {
+			t.Errorf("the provenance names the source, or the target, which require a login: %+v", made)
+		}
+		if !slices.Equal(params.Platforms, []string{"linux/amd64", "linux/arm64"}) || params.ContentDigest == "" {
+			t.Errorf("the provenance is %+v", made)
+		}
 		for of, referrer := range map[string]v1.Image{digestOf(t, index): signature, digestOf(t, children[1]): sbom} {
 			ref, err := name.NewDigest(repository+"/lab/tool@"+of, name.Insecure)
 			if err != nil {
@@ -91,6 +104,9 @@ func TestMirror(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, err := list.IndexManifest()
+			if err == nil {
+				m.Manifests = slices.DeleteFunc(m.Manifests, func(d v1.Descriptor) bool { return d.ArtifactType == attest.BundleType })
+			}
 			if err != nil || len(m.Manifests) != 1 || m.Manifests[0].Digest.String() != digestOf(t, referrer) {
 				t.Errorf("the referrers of %s are %v, %v", of, m, err)
 			}
@@ -136,12 +152,59 @@ func TestMirror(t *testing.T) {
 	})
 }
 
-// TestMirrorDenied checks requests that are rejected, and copies that fail.
+// copied returns the provenance of a copy, after verifying it, and that it is the only statement of the
+// server. The argument base is the address of the target's repository, and id that of the mirror.
+func (p *program) copied(t testing.TB, base, subject, id string) *attest.Provenance {
+	t.Helper()
+	keys, err := attest.ParsePublicKeys(request(t, http.MethodGet, p.url+"/.well-known/slipway/cosign.pub", nil).body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.provenance(t, id, "ATTACHED", "")
+	var out []*attest.Provenance
+	for _, f := range statementsOf(t, base, subject) {
+		s, err := attest.Verify(f.bundle, digest.Digest(subject), keys...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := s.Provenance()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, made)
+	}
+	if len(out) != 1 || out[0].BuildDefinition.BuildType != attest.BuildTypeMirrored {
+		t.Fatalf("the statements are %+v", out)
+	}
+	run := out[0].RunDetails
+	if run.Builder.ID == "" || run.Metadata.InvocationID != id || run.Metadata.StartedOn == "" || run.Metadata.FinishedOn == "" || "sha256:"+out[0].BuildDefinition.ResolvedDependencies[0].Digest["sha256"] != subject {
+		t.Errorf("the provenance is %+v", out[0])
+	}
+	return out[0]
+}
+
+// provenance waits until the record of a mirror has a state of its provenance, and a message.
+func (p *program) provenance(t testing.TB, id, state, message string) {
+	t.Helper()
+	err := within(time.Minute, func() error {
+		record := p.call(http.MethodGet, "/v1alpha1/mirrors/"+id, nil).json(t)
+		if text(record, "provenance") != state || !strings.Contains(text(record, "provenanceMessage"), message) {
+			return fmt.Errorf("the mirror is %v", record)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMirrorDenied checks requests that are rejected, copies that fail, and what `slipway verify` says of
+// copies.
 func TestMirrorDenied(t *testing.T) {
 	t.Parallel()
 	from, to := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Open)
 	image := from.Push(t, "lab/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
-	eachCopyShape(t, []string{from.Host, to.Host}, nil, func(t *testing.T, p *program) {
+	eachCopyShape(t, []string{from.Host, to.Host}, signingKey(t), func(t *testing.T, p *program) {
 		repository := to.Host + "/mirror" + testkit.FreePort(t)
 		for what, body := range map[string]map[string]any{
 			"without a token": mirrored(image, repository),
@@ -191,6 +254,63 @@ func TestMirrorDenied(t *testing.T) {
 		})
 		fails("a source that lies about a digest", "build", "A blob of the image cannot be used")
 		from.Intercept(nil)
+
+		copies := func(image, repository string) (target, id string) {
+			t.Helper()
+			answer := p.order(mirrored(image, repository), "Authorization", "Bearer "+p.token)
+			if s := p.finished(t, answer); s["succeeded"] != true {
+				t.Fatalf("the mirror ended as %v\n%s", s, p.logOf(answer))
+			}
+			return text(answer, "targetImage"), text(answer, "buildId")
+		}
+		to.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			body, err := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			if err == nil && bytes.Contains(body, []byte(attest.BundleType)) {
+				http.Error(w, "no statements here", http.StatusForbidden)
+				return true
+			}
+			return false
+		})
+		target, id := copies(image, repository+"/refused")
+		p.provenance(t, id, "FAILED", to.Host)
+		if got := manifestAt(t, target).Digest; got != manifestAt(t, image).Digest {
+			t.Errorf("the copy is %s", got)
+		}
+		to.Intercept(nil)
+		if _, errs, err := p.slipway("verify", target, "--mirrored"); err == nil || !strings.Contains(errs, "no signature") {
+			t.Errorf("a copy without a statement: %v\n%s", err, errs)
+		}
+
+		target, id = copies(image, repository)
+		if made := p.copied(t, "http://"+to.Host+"/v2/"+strings.TrimPrefix(repository, to.Host+"/")+"/lab/tool", manifestAt(t, image).Digest.String(), id).BuildDefinition.ExternalParameters; made.Source != image || made.Target != target {
+			t.Errorf("the provenance does not name %s and %s: %+v", image, target, made)
+		}
+		if _, errs, err := p.slipway("verify", target); err == nil || !strings.Contains(errs, "mirrored it from "+image+", and does not vouch for its content") {
+			t.Errorf("a copy: %v\n%s", err, errs)
+		}
+		if out, errs, err := p.slipway("verify", target, "--mirrored", "--layers"); err != nil || !strings.Contains(out, "from "+image) || !strings.Contains(out, "does not vouch for its content") || strings.Contains(out, "made by") {
+			t.Errorf("a copy: %v\n%s%s", err, out, errs)
+		}
+
+		// An image that the server has made keeps its signature and its own provenance.
+		answer := p.order(frozen(image, from.Host+"/team/signed"+testkit.FreePort(t), map[string]any{"env": []string{"GREETING=hello"}}), "Authorization", "Bearer "+p.token)
+		if s := p.finished(t, answer); s["succeeded"] != true {
+			t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
+		}
+		own := text(answer, "targetImage")
+		path, _, _ := strings.Cut(strings.TrimPrefix(own, from.Host), ":")
+		attachedTo(t, 2, func() []statementFile {
+			return statementsOf(t, "http://"+from.Host+"/v2"+path, manifestAt(t, own).Digest.String())
+		})
+		target, id = copies(own, repository)
+		p.provenance(t, id, "ATTACHED", "")
+		if out, errs, err := p.slipway("verify", target); err != nil || !strings.Contains(out, "made by") || !strings.Contains(out, "from "+own) {
+			t.Errorf("a copy of an image that the server has made: %v\n%s%s", err, out, errs)
+		}
 	})
 }
 
@@ -263,6 +383,9 @@ func TestMirrorContinues(t *testing.T) {
 	}
 	puts := 0
 	for _, r := range to.Requests() {
+		if strings.HasSuffix(r, "/manifests/v1") && strings.HasPrefix(r, "PUT ") {
+			break // the statement about the copy follows
+		}
 		if strings.HasPrefix(r, "PUT ") && strings.Contains(r, "/blobs/") {
 			puts++
 		}

@@ -65,7 +65,7 @@ func TestBadRequests(t *testing.T) {
 		{"repository with a tag", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y:1"}, 400, "buildRepository"},
 		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
 		{"mirror without a repository", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror needs buildRepository"},
-		{"unsupported scanMode", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode required is not supported"},
+		{"scanMode without a database", map[string]any{"containerImage": image, "scanMode": "required"}, 501, "does not scan images"},
 		{"malformed name in containerIncludes", map[string]any{"containerImage": image, "containerIncludes": []string{"quay.io/X/y:1"}}, 400, "containerIncludes[0]"},
 		{"unknown compression", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "lz4"}}, 400, "buildCompression.mode must be one of"},
 		{"compression level out of range", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "zstd", "level": 23}}, 400, "buildCompression.level must be 1 to 22"},

@@ -47,6 +47,9 @@ func processPerRole(t testing.TB, s settings) *program {
 		maps.Copy(env, shared)
 		maps.Copy(env, p.authority.certificate(t, role))
 		maps.Copy(env, more)
+		if role == "builder" { // workers get the operator's rules with each build
+			maps.DeleteFunc(env, func(key, _ string) bool { return strings.HasPrefix(key, "policy_") })
+		}
 		p.addresses[name] = env["grpc_addr"]
 		p.add(name, env["admin_addr"], []string{role}, env)
 		if name == "gateway" {
@@ -77,12 +80,20 @@ func processPerRole(t testing.TB, s settings) *program {
 		conda := role("conda", "conda", first)
 		first["conda_addr"], second["conda_addr"] = conda, conda
 	}
+	if s["scan_database"] != "" {
+		first["inspect_addr"] = port()
+		second["inspect_addr"] = first["inspect_addr"]
+	}
 	both("container", "container_addr")
 	if s["build_repository"] != "" {
 		both("builder", "") // reads layers from the container service
 	}
 	p.replicas = both("registry", "")
-	inspect := role("inspect", "inspect", first)
+	reading := maps.Clone(first)
+	if first["inspect_addr"] != "" {
+		reading["grpc_addr"] = first["inspect_addr"]
+	}
+	inspect := role("inspect", "inspect", reading)
 	first["inspect_addr"], second["inspect_addr"] = inspect, inspect
 	metrics := role("metrics", "metrics", settings{"platform_addr": platform})
 	first["metrics_addr"], second["metrics_addr"] = metrics, metrics

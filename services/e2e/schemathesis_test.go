@@ -40,6 +40,7 @@ func allowances() []allowance {
 		{"GET .*/events", "ST201", "lastEventId", "the query parameter is read only if the header Last-Event-ID is absent"},
 		{"GET /oauth/oidc", "ST101|ST202", "", "sign-in at a provider is disabled, or the address of the program is not one"},
 		{"POST /v1alpha2/containers", "ST201", `"results":\[{"message":"(\\.|[^"])+", ?"code":"request\.`, "an invalid request of several fails in its result only"},
+		{".*", "ST101", `set scan_database`, "images are not scanned without data about vulnerabilities, which is 501"},
 		{"POST /v1alpha2/validate-creds", "ST101", "cannot be reached", "the registry of the example does not exist"},
 		{".*", "ST202", `"message":"(\\.|[^"]){10,}`, "whether a name, a code, a package or a combination has a meaning is not a matter of form; what is a matter of form is in declarable"},
 		{".*", "ST101", `"message":"[^"]*(again|cannot be reached|cannot build images|no CRAN mirror is configured)`, "a dependency of the request, such as a channel, a registry of the example or a worker, is unavailable"},

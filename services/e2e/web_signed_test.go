@@ -420,7 +420,11 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 		"/v1alpha1/conda/channels": `{"channels":[{"channel":"%[1]s","subdir":"%[1]s","problem":"%[1]s"}],"others":{}}`,
 		"/v1alpha2/metrics/pulls":  `{"count":1,"orgs":{"%[1]s":1}}`,
 		"/v1alpha2/metrics/health": `{"time":"2026-01-01T00:00:00Z","dependencies":[{"name":"%[1]s","problem":"%[1]s"}],"certificates":[{"setting":"%[1]s","expiryTime":"%[1]s"}]}`,
-		"/api/admin/usage":         `{"rows":[{"userName":"%[1]s","orgName":"%[1]s","workspaceName":"%[1]s","builds":1,"buildSeconds":1,"pulls":1}]}`,
+		"/v1alpha1/scans/sc-0123456789abcdef_1": `{"id":"%[1]s","requestId":"%[1]s","buildId":"%[1]s","containerImage":"%[1]s","platform":"%[1]s","digest":"%[1]s","startTime":"%[1]s","databaseTime":"%[1]s",
+			"status":"SUCCEEDED","allowed":false,"reason":"%[1]s","note":"%[1]s","gaps":["%[1]s"],"scanMode":"%[1]s","scanLevels":["%[1]s"],"counts":{"CRITICAL":1},"vulnerabilities":[
+			{"id":"%[1]s","severity":"%[1]s","title":"%[1]s","pkgName":"%[1]s","installedVersion":"%[1]s","fixedVersion":"%[1]s","primaryUrl":"javascript:%[1]s","purl":"pkg:conda/%[1]s","platform":"%[1]s"},
+			{"id":"%[1]s","severity":"%[1]s","pkgName":"%[1]s","installedVersion":"%[1]s","status":"%[1]s","document":"%[1]s","justification":"%[1]s"}]}`,
+		"/api/admin/usage": `{"rows":[{"userName":"%[1]s","orgName":"%[1]s","workspaceName":"%[1]s","builds":1,"buildSeconds":1,"pulls":1}]}`,
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := hostile[r.URL.Path]
@@ -435,11 +439,16 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 	b := openTab(t, browser, front.URL+"/some/where/login")
 	b.signIn(adminToken)
 	for path, shown := range map[string]string{
-		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "webhooks": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
+		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "webhooks": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong", "scans/sc-0123456789abcdef_1": ".vulnerabilities td",
 	} {
 		b.visit(front.URL + "/some/where/view/" + path)
 		b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes("script>")`, shown))
-		b.good("hostile "+strings.Split(path, "?")[0], front.URL)
+		b.good("hostile "+strings.Split(strings.Split(path, "?")[0], "/")[0], front.URL)
 		b.harmless()
+		if n := b.text(`[...document.querySelectorAll("main a")].filter((a) => a.href.startsWith("javascript:")).length + [...document.querySelectorAll(".copied code")].filter((c) => c.innerText.startsWith("slipway")).length + ""`); n != "0" {
+			t.Errorf("the page has %s links or commands of the response", n)
+		}
 	}
+	b = openTab(t, browser, p.url+"/view/scans/sc-0000000000000000_1")
+	b.await(`document.querySelector(".lead + p")?.innerText === "This server does not scan images: scan_database is not set."`)
 }

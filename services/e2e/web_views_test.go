@@ -89,14 +89,14 @@ func TestWebPageLimitsTheAgeOfPackages(t *testing.T) {
 		b.press(keys)
 	}
 	retype("#as-of", "2020-01-01"+kb.Enter) // before the packages were built
-	b.await(webVerdict + ` === "There is no such environment."`)
+	b.await(webVerdict + ` === "This cannot be made."`)
 	b.await(`location.search === "?p=samtools%3D1.20&asOf=2020-01-01"`)
 	retype("#as-of", kb.Backspace+kb.Tab)
 	b.await(webVerdict + ` === "This can be made."`)
 	retype("#min-age-except", "openssl, ca-certificates"+kb.Tab)
 	b.await(`document.querySelector(".preflight.unknown")?.innerText.includes("minAgeExcept requires minAge")`)
 	retype("#min-age", "3650d"+kb.Tab) // no package is that old
-	b.await(webVerdict + ` === "There is no such environment."`)
+	b.await(webVerdict + ` === "This cannot be made."`)
 	retype("#min-age", "7d"+kb.Tab)
 	b.await(webVerdict + ` === "This can be made."`)
 	b.await(`location.search === "?p=samtools%3D1.20&minAge=7d&minAgeExcept=openssl&minAgeExcept=ca-certificates"`)
@@ -225,7 +225,7 @@ func TestWebPageTakesALock(t *testing.T) {
 	b.await(`document.querySelector(".layers")?.innerText.includes("conda: samtools 1.19")`)
 	b.good("layers", p.url)
 	b.put(".find", "FETCHED")
-	b.await(`document.querySelector(".bar .note").innerText.startsWith("3 of ") && document.querySelectorAll(".log mark").length === 3`)
+	b.await(`document.querySelector(".bar .note").innerText === "3 lines" && document.querySelectorAll(".log mark").length === 3`)
 	b.good("found-in-log", p.url)
 	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Build again").focus()`)
 	b.press(kb.Enter)

@@ -23,6 +23,8 @@ const lockLayer = "lock"
 type bill struct {
 	components []sbom.Component
 	sentences  []string
+	// gaps are the notes about parts of the image whose packages are not known.
+	gaps []string
 	// locked has the Conda packages of the lock by the paths of their records, without leading slash; nil if
 	// there is no valid lock. lock has their records.
 	locked map[string]sbom.Component
@@ -39,6 +41,12 @@ type bill struct {
 
 // note adds a sentence without full stop to the note.
 func (b *bill) note(text string) { b.sentences = append(b.sentences, text) }
+
+// gap is note for parts of the image whose packages are not known.
+func (b *bill) gap(text string) {
+	b.note(text)
+	b.gaps = append(b.gaps, text)
+}
 
 // noteRefusal notes why records are not known, without the consequence, which is another one here.
 func (b *bill) noteRefusal(e *unknownPackages) {
@@ -121,7 +129,7 @@ func (b *bill) addContents(found *contents) {
 		case installed.Installer:
 			b.byConda[path.Dir(p.Path)] = true
 		case installed.RPM:
-			b.note("The image has a database of RPM packages, which is not read")
+			b.gap("The image has a database of RPM packages, which is not read")
 		default:
 		}
 	}
@@ -132,7 +140,7 @@ func (b *bill) addContents(found *contents) {
 		b.addInstalled(p)
 	}
 	if n := len(found.unreadable); n > 0 {
-		b.note(fmt.Sprintf("Packages may be missing, since files with records cannot be read: %d, such as %s", n, fault.Quote(found.unreadable[0])))
+		b.gap(fmt.Sprintf("Packages may be missing, since files with records cannot be read: %d, such as %s", n, fault.Quote(found.unreadable[0])))
 	}
 }
 
@@ -179,10 +187,14 @@ func (b *bill) addInstalled(p installed.Package) {
 }
 
 // distributed returns the namespace and the qualifiers of the package URL of a distribution's package. upstream
-// is the source package, by which distributions report vulnerabilities; scanners read it.
+// is the source package, with its version if that differs, by which distributions report vulnerabilities; scanners read
+// it.
 func (b *bill) distributed(p installed.Package) (namespace string, qualifiers map[string]string) {
 	qualifiers = map[string]string{"arch": p.Arch}
-	if p.Source != p.Name {
+	switch {
+	case p.SourceVersion != "" && p.SourceVersion != p.Version:
+		qualifiers["upstream"] = p.Source + "@" + p.SourceVersion
+	case p.Source != p.Name:
 		qualifiers["upstream"] = p.Source
 	}
 	if b.distribution.Name != "" {

@@ -126,6 +126,8 @@ type imageReader struct {
 	image, requested oci.Reference
 	// generated holds the documents of an augmented image, which no registry stores, by digest.
 	generated map[digest.Digest]oci.Document
+	// sources holds the digests of the upstream manifests of generated ones.
+	sources map[string]string
 	// plan is the plan of an issued name; nil for any other image.
 	plan *containerv1.Plan
 }

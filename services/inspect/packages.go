@@ -75,6 +75,12 @@ type packageReader struct {
 	// are searched for records.
 	locks, layers int64
 	records       *installed.Budget
+	// isFree is set if nothing is charged for reading layers.
+	isFree bool
+	// unread is set if layers were left out.
+	unread bool
+	// gaps are the parts of the image whose packages are not known.
+	gaps []string
 }
 
 func (s *Service) packageReader(who caller.ID, image imageReader) *packageReader {
@@ -134,24 +140,30 @@ func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Referen
 	if err != nil {
 		return l, nil, err
 	}
+	all, err := l.variants(ctx, platform, choose)
+	return l, all, err
+}
+
+// variants returns the variants of an image; see Service.variants.
+func (l imageReader) variants(ctx context.Context, platform *ocispec.Platform, choose func(ocispec.Index, *ocispec.Platform) ([]ocispec.Descriptor, error)) ([]variant, error) {
 	doc, err := l.manifest(ctx, l.image)
 	if err != nil {
-		return l, nil, err
+		return nil, err
 	}
 	if !oci.IsIndex(doc.MediaType) {
 		v, of, err := l.variant(ctx, doc)
 		if err == nil && platform != nil && of.Architecture != "" && !platforms.NewMatcher(*platform).Match(of) {
 			err = errPlatform(*platform, []ocispec.Platform{of})
 		}
-		return l, []variant{v}, err
+		return []variant{v}, err
 	}
 	x, err := oci.ParseIndex(doc)
 	if err != nil {
-		return l, nil, err
+		return nil, err
 	}
 	entries, err := choose(x, platform)
 	if err != nil {
-		return l, nil, err
+		return nil, err
 	}
 	var out []variant
 	for _, e := range entries {
@@ -159,15 +171,15 @@ func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Referen
 		child.Tag, child.Digest = "", e.Digest
 		found, err := l.manifest(ctx, child)
 		if err != nil {
-			return l, nil, err
+			return nil, err
 		}
 		v, _, err := l.variant(ctx, found)
 		if err != nil {
-			return l, nil, err
+			return nil, err
 		}
 		out = append(out, v)
 	}
-	return l, out, nil
+	return out, nil
 }
 
 // imagesOf returns the entry of an index for a platform or, if platform is nil, all entries

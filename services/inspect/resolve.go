@@ -78,8 +78,8 @@ func (s *Service) checkBuilt(ctx context.Context, token string, plan *containerv
 	switch {
 	case err != nil:
 		return err
-	case now.GetSucceeded():
-		return nil
+	case now.GetSucceeded(), now.GetStatus() == "SCANNING", now.GetReasonCode() == "scan":
+		return nil // it can be inspected, though not always pulled
 	case now.GetStatus() == "DONE":
 		return fault.NotFound.Newf("The build %s failed (%s), so there is no image; repeat the container request to build it again", plan.GetBuildId(), now.GetReasonCode()).WithCode(fault.BuildFailed)
 	}
@@ -123,7 +123,9 @@ func (s *Service) augment(ctx context.Context, l *imageReader, plan *containerv1
 		return err
 	}
 	l.generated = map[digest.Digest]oci.Document{out.Root.Digest: out.Root}
+	l.sources = map[string]string{}
 	for _, img := range out.Images {
+		l.sources[img.Manifest.Digest.String()] = img.Source.String()
 		l.generated[img.Manifest.Digest], l.generated[img.Config.Digest] = img.Manifest, img.Config
 	}
 	l.image.Tag, l.image.Digest = "", out.Root.Digest

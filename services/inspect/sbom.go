@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -39,10 +40,22 @@ func (s *Service) GetImageSBOM(ctx context.Context, req *inspectv1.GetImageSBOMR
 	if err != nil {
 		return nil, err
 	}
-	v := all[0]
-	m, err := s.packageReader(who, l).billOf(ctx, v)
+	doc, err := s.packageReader(who, l).document(ctx, all[0], format)
 	if err != nil {
 		return nil, err
+	}
+	return &inspectv1.GetImageSBOMResponse{Document: proto.String(string(doc)), MediaType: proto.String(format.MediaType())}, nil
+}
+
+// document returns the bill of materials of a variant.
+func (r *packageReader) document(ctx context.Context, v variant, format sbom.Format) ([]byte, error) {
+	m, err := r.billOf(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	l := r.image
+	if r.unread {
+		m.Note = strings.TrimSpace(m.Note + " " + unreadNote)
 	}
 	m.Digest, m.Platform = v.digest, v.platform
 	m.Created, _ = time.Parse(time.RFC3339, v.created) // zero if the config has no valid time
@@ -51,7 +64,7 @@ func (s *Service) GetImageSBOM(ctx context.Context, req *inspectv1.GetImageSBOMR
 	} else {
 		m.Name = cmp.Or(l.plan.GetName(), "image") // the issued name has a token
 	}
-	turn, err := s.listings.pool.Acquire(ctx, fairshare.Request{Client: who.Client(ctx), Class: fairshare.Short})
+	turn, err := r.service.listings.pool.Acquire(ctx, fairshare.Request{Client: r.who.Client(ctx), Class: fairshare.Short})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +76,7 @@ func (s *Service) GetImageSBOM(ctx context.Context, req *inspectv1.GetImageSBOMR
 	if len(doc) > limits.SBOM {
 		return nil, fault.Invalid.Newf("The bill of materials has more than %d MiB, so it is not returned", limits.SBOM>>20)
 	}
-	return &inspectv1.GetImageSBOMResponse{Document: proto.String(string(doc)), MediaType: proto.String(format.MediaType())}, nil
+	return doc, nil
 }
 
 // imageOf returns the entry of an index for a platform. If platform is nil, it is that for the default platform,
@@ -83,15 +96,16 @@ func imageOf(x ocispec.Index, platform *ocispec.Platform) ([]ocispec.Descriptor,
 	return []ocispec.Descriptor{*e}, nil
 }
 
-// isImage reports whether an entry of an index is an image and no attestation.
+// isImage reports whether an entry of an index is an image, and no attestation or other artifact.
 func isImage(e ocispec.Descriptor) bool {
-	return oci.IsManifest(e.MediaType) && (e.Platform == nil || e.Platform.OS != "unknown")
+	return oci.IsManifest(e.MediaType) && !oci.IsArtifact(e) && (e.Platform == nil || e.Platform.OS != "unknown")
 }
 
 // billOf returns the components of a variant and a note on what they do not include. With a valid lock its
 // layers are not read, since the lock describes them.
 func (r *packageReader) billOf(ctx context.Context, v variant) (sbom.Image, error) {
 	var b bill
+	defer func() { r.gaps = append(r.gaps, b.gaps...) }()
 	records, err := r.service.readLock(ctx, r.who, r.image, v, &r.locks)
 	refusal, invalid := errors.AsType[*unknownPackages](err)
 	switch {
@@ -112,7 +126,7 @@ func (r *packageReader) billOf(ctx context.Context, v variant) (sbom.Image, erro
 	case b.locked == nil:
 		return sbom.Image{}, fault.NotFound.New(refusal.reason, nil)
 	default:
-		b.note("Only the packages of the lock are listed")
+		b.gap("Only the packages of the lock are listed")
 		b.noteRefusal(refusal)
 		b.components = append(b.components, slices.Collect(maps.Values(b.locked))...)
 	}

@@ -14,6 +14,8 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/internal/vex/owners"
+	"slipway.dev/services/internal/vulns"
 )
 
 // Deps are the dependencies of a Service.
@@ -28,7 +30,9 @@ type Deps struct {
 	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	Metrics  prometheus.Registerer
+	// Vulnerabilities holds the database of vulnerabilities; nil if none is configured.
+	Vulnerabilities *vulns.Source
+	Metrics         prometheus.Registerer
 	// AnonymousAccess allows calls without an access token.
 	AnonymousAccess bool
 }
@@ -39,11 +43,13 @@ type Service struct {
 	deps     Deps
 	listings *listings
 	contents *contentsCache
+	// vex has the OpenVEX documents of users and organisations.
+	vex *owners.Reader
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
-	s := &Service{deps: d, listings: newListings(), contents: newContentsCache()}
+	s := &Service{deps: d, listings: newListings(), contents: newContentsCache(), vex: owners.New(owners.Platform(d.Platform))}
 	d.Metrics.MustRegister(s.listings.pool)
 	return s
 }

@@ -78,6 +78,9 @@ func (s *Service) checkCaller(ctx context.Context, c identity.Caller, need requi
 	if need.isAdministrator && !c.User.Administrator {
 		return nil, fault.Denied.Newf("Only administrators may make this call")
 	}
+	if org, ok := req.(interface{ GetOrgId() int64 }); need.isOwnOrOrg && ok && org.GetOrgId() == 0 {
+		need.RequiredRoles = orgs.RequiredRoles{}
+	}
 	if need.RequiredRoles == (orgs.RequiredRoles{}) {
 		return ctx, nil
 	}

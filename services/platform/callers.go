@@ -24,6 +24,9 @@ func Callers() rpc.Callers {
 		{Roles: []string{"container"}, Calls: []string{
 			platformv1.AccessService_GetRunState_FullMethodName,
 		}},
+		{Roles: []string{"container", "inspect"}, Calls: []string{
+			platformv1.AccessService_GetVex_FullMethodName,
+		}},
 		{Roles: []string{"metrics"}, Calls: []string{
 			platformv1.AccessService_AuthorizeUsage_FullMethodName,
 			platformv1.AccessService_DescribeNames_FullMethodName,
@@ -45,7 +48,7 @@ func (s *Service) Register(to *rpc.Server) {
 		platformv1.AccessService_ServiceDesc, platformv1.IdentityService_ServiceDesc, platformv1.OrganizationService_ServiceDesc,
 		platformv1.CredentialService_ServiceDesc, platformv1.RunService_ServiceDesc, platformv1.AuditService_ServiceDesc,
 		platformv1.WebhookService_ServiceDesc,
-		platformv1.LimitService_ServiceDesc,
+		platformv1.LimitService_ServiceDesc, platformv1.VexService_ServiceDesc,
 	} {
 		to.Guard(desc.ServiceName, s.admit)
 	}
@@ -57,4 +60,5 @@ func (s *Service) Register(to *rpc.Server) {
 	platformv1.RegisterAuditServiceServer(to, s)
 	platformv1.RegisterWebhookServiceServer(to, s)
 	platformv1.RegisterLimitServiceServer(to, s)
+	platformv1.RegisterVexServiceServer(to, s)
 }

@@ -83,6 +83,15 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	return s.platforms.Resolve(ctx, id, req.GetRegistry())
 }
 
+// GetVex returns the OpenVEX documents that apply to the scans of a user of this platform. Users of other
+// platforms have none.
+func (s *Service) GetVex(ctx context.Context, req *platformv1.GetVexRequest) (*platformv1.GetVexResponse, error) {
+	if req.GetIdentity().GetEndpoint() != s.deps.Endpoint {
+		return &platformv1.GetVexResponse{}, nil
+	}
+	return s.Applied(ctx, req.GetIdentity(), req.GetKnownVersion())
+}
+
 // GetRunState reports whether a run is running. The container service keeps the image names of
 // a run valid while it is running. A run that the user may not see is reported as not running.
 func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRequest) (*platformv1.GetRunStateResponse, error) {

@@ -27,6 +27,9 @@ type requirement struct {
 	// isAnyRepository marks calls of rpc.ScopeAdmin that a token of some repositories may make.
 	// Their handlers only give rights to these repositories.
 	isAnyRepository bool
+	// isOwnOrOrg marks calls for records of either the caller or an organisation. RequiredRoles only apply if the
+	// request names an organisation.
+	isOwnOrOrg bool
 	// RequiredRoles are the minimum roles in the scope of the request.
 	orgs.RequiredRoles
 }
@@ -49,6 +52,7 @@ func accessRules() []accessRule {
 			platformv1.AccessService_GetLimits_FullMethodName,
 			platformv1.AccessService_AuthorizeUsage_FullMethodName,
 			platformv1.AccessService_DescribeNames_FullMethodName,
+			platformv1.AccessService_GetVex_FullMethodName,
 		}},
 		{need: requirement{isAnonymous: true, scope: rpc.ScopeAny}, calls: []string{
 			platformv1.IdentityService_GetServiceInfo_FullMethodName,
@@ -103,6 +107,15 @@ func accessRules() []accessRule {
 			platformv1.OrganizationService_UpdateMemberRole_FullMethodName,
 			platformv1.OrganizationService_DeleteMember_FullMethodName,
 			platformv1.OrganizationService_CreateWorkspace_FullMethodName,
+		}},
+		{need: requirement{scope: rpc.ScopeAdmin, isOwnOrOrg: true, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgMember}}, calls: []string{
+			platformv1.VexService_ListVexDocuments_FullMethodName,
+			platformv1.VexService_DescribeVexDocument_FullMethodName,
+		}},
+		// A document decides which images may be pulled in all workspaces of the organisation.
+		{need: requirement{scope: rpc.ScopeAdmin, isOwnOrOrg: true, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner}}, calls: []string{
+			platformv1.VexService_SetVexDocument_FullMethodName,
+			platformv1.VexService_DeleteVexDocument_FullMethodName,
 		}},
 		{need: requirement{
 			scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner, Workspace: orgs.RoleAdmin, IsOfOwner: true},

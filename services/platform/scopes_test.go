@@ -63,6 +63,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 			"ListRobots", "CreateRobot", "DescribeRobot", "UpdateRobot", "DeleteRobot", "ListRobotTokens", "CreateRobotToken", "DeleteRobotToken",
 			"ValidateCredentialsName", "CreateCredentials", "UpdateCredentials", "DeleteCredentials",
 			"ListWebhooks", "CreateWebhook", "DescribeWebhook", "UpdateWebhook", "DeleteWebhook", "TestWebhook", "ListDeliveries", "DescribeDelivery", "RepeatDelivery",
+			"ListVexDocuments", "DescribeVexDocument", "SetVexDocument", "DeleteVexDocument",
 		},
 	}
 }
@@ -70,7 +71,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 // callsWithToken lists the calls that require an access token.
 func callsWithToken() []string {
 	without := []string{
-		"Authorize", "GetCredentials", "GetRunState", "GetLimits", "AuthorizeUsage", "DescribeNames", "CreatePairing",
+		"Authorize", "GetCredentials", "GetRunState", "GetLimits", "GetVex", "AuthorizeUsage", "DescribeNames", "CreatePairing",
 		"GetServiceInfo", "CreateCode", "BeginSignIn", "FinishSignIn", "BeginDeviceSignIn", "DescribeDevice", "GrantConsent", "IssueTokens",
 	}
 	var all []string

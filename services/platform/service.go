@@ -2,7 +2,7 @@
 // subpackages: identity owns users, tokens and sign-in; orgs owns organisations and workspaces;
 // credentials owns logins for registries and channels; federation connects other platforms; runs
 // owns the reports of workflows; webhooks sends events to addresses of users; quota owns the limits
-// of single organisations, workspaces and users; audit owns the audit trail. This package serves
+// of single organisations, workspaces and users; vexdocs owns OpenVEX documents; audit owns the audit trail. This package serves
 // their gRPC services, and AccessService for the other services of the program. It defines the
 // access rules of all calls, and dispatches calls of other services to this platform or to a
 // connected one. It owns no tables and never pulls an image.
@@ -36,6 +36,7 @@ import (
 	"slipway.dev/services/platform/quota"
 	"slipway.dev/services/platform/runs"
 	"slipway.dev/services/platform/vault"
+	"slipway.dev/services/platform/vexdocs"
 	"slipway.dev/services/platform/webhooks"
 )
 
@@ -101,6 +102,7 @@ type (
 	trail         = audit.Service
 	hooks         = webhooks.Service
 	quotas        = quota.Service
+	vexDocuments  = vexdocs.Service
 )
 
 // Service implements the gRPC services of the platform with the methods of the embedded
@@ -114,6 +116,7 @@ type Service struct {
 	platformv1.UnsafeAuditServiceServer
 	platformv1.UnsafeWebhookServiceServer
 	platformv1.UnsafeLimitServiceServer
+	platformv1.UnsafeVexServiceServer
 	*users
 	*organisations
 	*logins
@@ -122,6 +125,7 @@ type Service struct {
 	*trail
 	*hooks
 	*quotas
+	*vexDocuments
 	audit     audit.Log
 	forwarder *audit.Forwarder
 	deps      Deps
@@ -161,6 +165,7 @@ func New(d Deps) (*Service, error) {
 	s.quotas = quota.New(quota.Deps{
 		DB: d.DB, Endpoint: d.Endpoint, Limiter: d.Limiter, Audit: s.audit, RequestRetention: d.RequestRetention, Changed: changed.limitsChanged, Now: d.Now,
 	})
+	s.vexDocuments = vexdocs.New(vexdocs.Deps{DB: d.DB, Users: s.users, Workspaces: s.organisations, Audit: s.audit, Now: d.Now})
 	s.records = runs.New(runs.Deps{DB: d.DB, Pages: d.Pages, Now: d.Now})
 	return s, nil
 }

@@ -51,6 +51,7 @@ type platformClient interface {
 	platformv1.AuditServiceClient
 	platformv1.WebhookServiceClient
 	platformv1.LimitServiceClient
+	platformv1.VexServiceClient
 }
 
 func newClient(conn grpc.ClientConnInterface) platformClient {
@@ -64,11 +65,12 @@ func newClient(conn grpc.ClientConnInterface) platformClient {
 		platformv1.AuditServiceClient
 		platformv1.WebhookServiceClient
 		platformv1.LimitServiceClient
+		platformv1.VexServiceClient
 	}{
 		conn, platformv1.NewAccessServiceClient(conn), platformv1.NewIdentityServiceClient(conn), platformv1.NewOrganizationServiceClient(conn),
 		platformv1.NewCredentialServiceClient(conn), platformv1.NewRunServiceClient(conn), platformv1.NewAuditServiceClient(conn),
 		platformv1.NewWebhookServiceClient(conn),
-		platformv1.NewLimitServiceClient(conn),
+		platformv1.NewLimitServiceClient(conn), platformv1.NewVexServiceClient(conn),
 	}
 }
 

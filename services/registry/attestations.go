@@ -39,14 +39,14 @@ type attachment struct {
 func (a attachment) isManifest() bool { return oci.IsManifest(a.mediaType) || oci.IsIndex(a.mediaType) }
 
 // attested returns the descriptors of the statements about a manifest of the image. There are none
-// for a manifest that is only passed through.
-func (r reader) attested(ctx context.Context, tok *resolvedToken, img *image, d digest.Digest) ([]descriptor.Descriptor, error) {
+// for a manifest that is only passed through. A cached list is used up to the given age.
+func (r reader) attested(ctx context.Context, tok *resolvedToken, img *image, d digest.Digest, age time.Duration) ([]descriptor.Descriptor, error) {
 	_, ours := img.generated[d]
 	if !ours && tok.build == "" {
 		return nil, nil
 	}
 	now := r.images.now()
-	if known, ok := img.attestationsOf(d, now); ok {
+	if known, ok := img.attestationsOf(d, now, age); ok {
 		return known, nil
 	}
 	doc, err := r.document(ctx, img, d)
@@ -85,12 +85,12 @@ type attesting struct {
 	digest digest.Digest
 }
 
-// attestationsOf returns the cached descriptors of the statements about a manifest.
-func (img *image) attestationsOf(d digest.Digest, now time.Time) ([]descriptor.Descriptor, bool) {
+// attestationsOf returns the cached descriptors of the statements about a manifest, up to an age.
+func (img *image) attestationsOf(d digest.Digest, now time.Time, age time.Duration) ([]descriptor.Descriptor, bool) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
 	known, ok := img.attestations[d]
-	return known.list, ok && now.Before(known.until)
+	return known.list, ok && now.Before(known.until.Add(age-attestationTTL))
 }
 
 // attach caches the statements about a manifest, so that their documents can be requested by digest.
@@ -136,16 +136,19 @@ func (img *image) attachment(d digest.Digest) (attachment, bool) {
 	return doc, ok
 }
 
-// attachAll requests the statements about the image and its entries, unless they are cached, so that
-// a client may continue here with a digest that another replica has listed. Failures are only logged:
+// attachAll requests the statements about the image, its entries and its environments, unless they were requested a moment
+// ago, so that a client may continue here with a digest that another replica has listed. Failures are only logged:
 // the digest may belong to another image of the name.
 func (r reader) attachAll(ctx context.Context, tok *resolvedToken, img *image) {
 	subjects := []digest.Digest{img.root.Digest}
 	for _, e := range img.entries {
 		subjects = append(subjects, e.Digest)
 	}
+	img.mu.Lock()
+	subjects = append(subjects, img.environments...)
+	img.mu.Unlock()
 	for _, d := range subjects[:min(len(subjects), limits.AttestedManifests)] {
-		if _, err := r.attested(ctx, tok, img, d); err != nil {
+		if _, err := r.attested(ctx, tok, img, d, limits.AttestationAge); err != nil {
 			r.images.log.WarnContext(ctx, "The signed statements about an image are not available", "digest", d, "err", err)
 			return
 		}

@@ -40,6 +40,11 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 	if img == nil {
 		return coded(fault.NotFound.Newf("The image does not refer to the blob %s", d), "BLOB_UNKNOWN")
 	}
+	if _, attached := img.attachment(d); !attached {
+		if err := tok.checkScan(img.key.digest); err != nil {
+			return err
+		}
+	}
 	h := w.Header()
 	h.Set("Docker-Content-Digest", d.String())
 	h.Set("Etag", etag(d))

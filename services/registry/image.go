@@ -12,6 +12,7 @@ import (
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/regclient/regclient/types/descriptor"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
@@ -22,6 +23,7 @@ import (
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/mount/environment"
 )
 
 // An image represents one upstream root with the changes of one token: all documents and
@@ -36,6 +38,8 @@ type image struct {
 	entries []ocispec.Descriptor
 	// augmented reports whether anything was changed.
 	augmented bool
+	// sources holds the digests of the upstream manifests of generated ones.
+	sources map[digest.Digest]digest.Digest
 
 	mu sync.Mutex
 	// blobs holds sizes by digest, from the manifests in parsed.
@@ -43,6 +47,8 @@ type image struct {
 	parsed map[digest.Digest]bool
 	// others holds manifests that belong to the image and are not among its entries.
 	others map[digest.Digest]bool
+	// environments are the artifacts with which environments of the image are mounted.
+	environments []digest.Digest
 	// attestations holds the signed statements about manifests of the image, and attached their
 	// documents, by digest.
 	attestations map[digest.Digest]attestations
@@ -70,6 +76,7 @@ type images struct {
 	// containers signs statements about images.
 	containers containerv1.ContainerServiceClient
 	attesting  memo.Flight[attesting, *containerv1.ListAttestationsResponse]
+	policy     rules
 	now        func() time.Time
 	log        *slog.Logger
 }
@@ -91,7 +98,7 @@ func newImages(d Deps) *images {
 	half := uint64(d.ImageCache / 2)
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
-		docHits: docHits, madeHits: madeHits, containers: d.Containers, now: d.Now, log: d.Log,
+		docHits: docHits, madeHits: madeHits, containers: d.Containers, policy: rules{d.Policy}, now: d.Now, log: d.Log,
 		client: d.Upstream, reads: cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
@@ -186,8 +193,12 @@ func (r reader) key(tok *resolvedToken, root digest.Digest) imageKey {
 	return imageKey{r.docKey(root), tok.augmentation}
 }
 
-// image returns the image that is served for an upstream root.
+// image returns the image that is served for an upstream root. It returns fault.Denied for one without
+// a signature that policy_signatures requires.
 func (r reader) image(ctx context.Context, tok *resolvedToken, root digest.Digest) (*image, error) {
+	if err := r.checkSigned(ctx, tok, root); err != nil {
+		return nil, err
+	}
 	return r.images.generated.Get(ctx, r.key(tok, root), func(ctx context.Context) (*image, error) { return r.build(ctx, tok, root) })
 }
 
@@ -207,7 +218,9 @@ func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Diges
 		}
 		img.root, img.augmented = out.Root, true
 		img.generated[out.Root.Digest] = out.Root
+		img.sources = map[digest.Digest]digest.Digest{}
 		for _, i := range out.Images {
+			img.sources[i.Manifest.Digest] = i.Source
 			img.generated[i.Manifest.Digest], img.generated[i.Config.Digest] = i.Manifest, i.Config
 			if err := img.addBlobs(i.Manifest); err != nil {
 				return nil, err
@@ -244,6 +257,22 @@ func (img *image) addBlobs(doc oci.Document) error {
 		img.blobs[d.Digest] = d.Size
 	}
 	return nil
+}
+
+// addReferrers records manifests that refer to a manifest of the image.
+func (img *image) addReferrers(list []descriptor.Descriptor) {
+	digests := make([]digest.Digest, len(list))
+	for i, d := range list {
+		digests[i] = d.Digest
+	}
+	img.addManifests(digests)
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	for _, d := range list {
+		if d.ArtifactType == environment.Type && len(img.environments) < limits.AttestedManifests && !slices.Contains(img.environments, d.Digest) {
+			img.environments = append(img.environments, d.Digest)
+		}
+	}
 }
 
 // addManifests records manifests that belong to the image.

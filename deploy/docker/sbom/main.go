@@ -1,8 +1,8 @@
-// Command sbom writes the SPDX 2.3 SBOM of an image: the Go modules of its programs, from their
-// build information, and its Debian packages. Equal images give equal documents.
+// Command sbom writes the SPDX 2.3 SBOM of an image or an archive: the Go modules of its programs,
+// from their build information, and its Debian packages. Equal contents give equal documents.
 //
-// Usage: sbom NAME VERSION ROOT PACKAGES, where PACKAGES is a file with lines of
-// `sha256  name_version_arch.deb`.
+// Usage: sbom NAME VERSION ROOT [PACKAGES], where PACKAGES is a file with lines of
+// `sha256  name_version_arch.deb`. Without it, ROOT is the content of an archive.
 package main
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "usage: sbom NAME VERSION ROOT PACKAGES")
+	if len(os.Args) != 4 && len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: sbom NAME VERSION ROOT [PACKAGES]")
 		os.Exit(2)
 	}
-	doc, err := describe(os.Args[1], os.Args[2], os.Args[3], os.Args[4])
+	doc, err := describe(os.Args[1], os.Args[2], os.Args[3], strings.Join(os.Args[4:], ""))
 	if err == nil {
 		var raw []byte
 		if raw, err = json.MarshalIndent(doc, "", " "); err == nil {
@@ -86,13 +86,19 @@ type relationship struct {
 }
 
 func describe(name, version, root, debs string) (*document, error) {
-	image := newPart("oci", name, version)
+	kind := "oci"
+	if debs == "" {
+		kind = "generic"
+	}
+	image := newPart(kind, name, version)
 	parts := map[string]part{}
 	if err := programs(root, parts); err != nil {
 		return nil, err
 	}
-	if err := packages(root, debs, parts); err != nil {
-		return nil, err
+	if debs != "" {
+		if err := packages(root, debs, parts); err != nil {
+			return nil, err
+		}
 	}
 	created := time.Unix(0, 0)
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {

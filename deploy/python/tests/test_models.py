@@ -43,6 +43,8 @@ def example(schemas: dict[str, Any], of: dict[str, Any], depth: int = 0) -> Any:
         return [] if depth > 6 else [example(schemas, of["items"], depth)]
     if of["type"] == "object" and "properties" in of:
         return {k: example(schemas, v, depth) for k, v in of["properties"].items()}
+    if isinstance(of.get("additionalProperties"), dict):
+        return {"k": example(schemas, of["additionalProperties"], depth)}
     values = {"object": {"k": "v"}, "string": "text", "integer": 7, "number": 7, "boolean": True}
     return "2026-01-02T03:04:05.6Z" if of.get("format") == "date-time" else values[of["type"]]
 

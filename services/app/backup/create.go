@@ -76,7 +76,9 @@ func lock(dir string) (unlock func() error, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another backup to %s is running", dir), f.Close())
 	}
-	return f.Close, nil // closing releases the lock
+	// Closing alone would leave it locked while a child process is being started, which has the
+	// descriptor until then.
+	return func() error { return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close()) }, nil
 }
 
 // databasePath returns the path of the SQLite database.

@@ -73,7 +73,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	d.egress = egress
 	d.web = &http.Client{Transport: upstream.NewChannelTransport(d.registryClient(), upstream.NewTransport(egress))}
 	checks := []func(context.Context) []Finding{
-		d.settings, d.data, d.files, d.ports, d.certificates, d.publicURL,
+		d.settings, d.data, d.files, d.rules, d.ports, d.certificates, d.publicURL,
 		d.builds, d.groups, d.database, d.auditSink, d.redis, d.nats, d.blobs, d.names, d.registries, d.provider, d.channels, d.clock,
 	}
 	found := make([][]Finding, len(checks))

@@ -129,7 +129,9 @@ func lock(dir string) (unlock func() error, err error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("a slipwayd uses %s: stop it first, since what it writes from now on would be lost", dir), f.Close())
 	}
-	return f.Close, nil // which unlocks it
+	// Closing alone would leave it locked while a child process is being started, which has the
+	// descriptor until then.
+	return func() error { return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close()) }, nil
 }
 
 // copySigningKey copies the key that signs images to where the target looks for it, so that the

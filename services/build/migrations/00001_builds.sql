@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE build_builds (
     id             text    PRIMARY KEY, -- <content_id>_<number>
     content_id     text    NOT NULL,

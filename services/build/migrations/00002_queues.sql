@@ -1,4 +1,3 @@
--- +goose Up
 -- The queues are read often. These indexes have all columns that choose the next builds,
 -- because reading rows with long requests takes longer.
 DROP INDEX IF EXISTS build_builds_unsolved;

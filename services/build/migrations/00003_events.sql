@@ -1,4 +1,3 @@
--- +goose Up
 -- Events of builds that are not on the bus yet.
 CREATE TABLE build_events (
     build_id text   NOT NULL,

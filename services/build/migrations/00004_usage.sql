@@ -1,4 +1,3 @@
--- +goose Up
 -- For reports of usage: the organisation of a robot that owns the build; 0 for a user.
 ALTER TABLE build_builds ADD COLUMN robot_org_id bigint NOT NULL DEFAULT 0;
 

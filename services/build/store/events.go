@@ -75,7 +75,14 @@ func scanEvent(rows *sql.Rows) (*eventsv1.Event, error) {
 		}
 		b.Platform = proto.String(r.GetRecipe().GetPlatform()) // not the worker's, which may build for any
 	}
-	if e.GetType() == eventbus.BuildStarted || e.GetType() == eventbus.MirrorStarted {
+	switch e.GetType() {
+	case eventbus.BuildStarted, eventbus.MirrorStarted:
+		return e, nil
+	case eventbus.BuildVerified, eventbus.BuildVerificationFailed: // the build had ended before
+		b.EndTime, b.Digest = timestamppb.New(ended), &digest
+		if e.GetType() == eventbus.BuildVerificationFailed {
+			b.Message = proto.String(verificationFailed)
+		}
 		return e, nil
 	}
 	succeeded := e.GetType() == eventbus.BuildSucceeded || e.GetType() == eventbus.MirrorSucceeded
@@ -88,6 +95,10 @@ func scanEvent(rows *sql.Rows) (*eventsv1.Event, error) {
 	b.Reason, b.Message = &reason, &message
 	return e, nil
 }
+
+// verificationFailed is the message of an image whose bytes another worker did not make again.
+const verificationFailed = "Another worker made other bytes from the same inputs, so that one of the two workers is faulty or compromised. " +
+	"Do not use the image until the operator of the server has found out which one"
 
 // RemoveEvents removes published events.
 func (s Store) RemoveEvents(ctx context.Context, published []*eventsv1.Event) error {

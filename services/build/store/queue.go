@@ -56,12 +56,14 @@ func (s Store) Newest(ctx context.Context, contentDigest string) (Record, error)
 	return s.one(ctx, `content_id = $1 AND content_digest = $2 ORDER BY number DESC LIMIT 1`, contentDigest[:16], contentDigest)
 }
 
-// FirstWith returns the first build of a content in a scope by which a worker made an image with a
-// digest, or fault.NotFound. Records of images that were found in the repository do not count,
-// since any client that may push there could have made them.
+// FirstWith returns the first build of a content in a scope that made an image with a digest, or the
+// artifact with its environment, or fault.NotFound. A worker made it, or this service if it is an index. Records of images that were
+// found in the repository do not count, since any client that may push there could have made them:
+// these have no worker, and ended when they were created.
 func (s Store) FirstWith(ctx context.Context, contentDigest, scope, digest string) (Record, error) {
-	return s.one(ctx, `content_id = $1 AND content_digest = $2 AND scope = $3 AND digest = $4 AND succeeded AND worker <> '' ORDER BY number LIMIT 1`,
-		contentDigest[:16], contentDigest, scope, digest)
+	return s.one(ctx, `content_id = $1 AND content_digest = $2 AND scope = $3 AND $4 IN (digest, environment) AND succeeded
+		AND (worker <> '' OR engine = $5 AND completed_at > created_at) ORDER BY number LIMIT 1`,
+		contentDigest[:16], contentDigest, scope, digest, engine.Index)
 }
 
 // OfUser returns builds of a user of a platform, the newest first, and their total number. If the
@@ -215,22 +217,32 @@ func (s Store) Take(ctx context.Context, id string, delivery int64, worker, tick
 // but is no longer valid.
 func (s Store) Complete(ctx context.Context, r *buildv1.Result, now time.Time) (ended bool, err error) {
 	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
-		n, err := affected(tx.ExecContext(ctx, `
-			UPDATE build_builds
-			SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6
-			WHERE id = $1 AND state = 'PENDING' AND ($3 AND ticket NOT IN ('`+revokedTicket+`', '`+revokedInputs+`') OR NOT $3 AND delivery <= $7)`,
-			r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery()))
-		if ended = n > 0; err != nil || !ended {
-			return err
-		}
-		if err := addEnded(ctx, tx, r.GetBuildId(), r.GetSucceeded(), now); err != nil || !r.GetSucceeded() {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `UPDATE build_discarded SET rebuilt = TRUE
-			WHERE target = (SELECT target FROM build_builds WHERE id = $1)`, r.GetBuildId())
+		var err error
+		ended, err = complete(ctx, tx, r, now)
 		return err
 	})
 	return ended, err
+}
+
+func complete(ctx context.Context, tx *sql.Tx, r *buildv1.Result, now time.Time) (ended bool, err error) {
+	inputs, err := sqldb.Pack(r.GetInputs())
+	if err != nil {
+		return false, err
+	}
+	n, err := affected(tx.ExecContext(ctx, `
+		UPDATE build_builds
+		SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6, inputs = $8, environment = $9
+		WHERE id = $1 AND state = 'PENDING' AND ($3 AND ticket NOT IN ('`+revokedTicket+`', '`+revokedInputs+`') OR NOT $3 AND delivery <= $7)`,
+		r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery(), inputs, r.GetEnvironment()))
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if err := addEnded(ctx, tx, r.GetBuildId(), r.GetSucceeded(), now); err != nil || !r.GetSucceeded() {
+		return true, err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE build_discarded SET rebuilt = TRUE
+		WHERE target = (SELECT target FROM build_builds WHERE id = $1)`, r.GetBuildId())
+	return true, err
 }
 
 // RemoveEnded deletes the builds that ended before a time, with their data.

@@ -32,6 +32,9 @@ type Record struct {
 	Worker                  string // took the newest delivery
 	Succeeded               bool
 	Reason, Message, Digest string
+	// Environment is the digest of the artifact with which the image's environment is mounted; ""
+	// without mount, and for builds of earlier releases.
+	Environment string
 	// Counted is 0 for an admission that is to be counted, or NeverCounted. Insert stores it;
 	// it is not set in a record that was read.
 	Counted int64

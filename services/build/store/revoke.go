@@ -82,6 +82,9 @@ func (s Store) RevokeWorker(ctx context.Context, name, message string, now time.
 		if err := removeIndexed(ctx, tx, takenBy, name); err != nil {
 			return err
 		}
+		if err := forgetRebuilds(ctx, tx, name); err != nil {
+			return err
+		}
 		builds, err := revokedBuilds(ctx, tx, name)
 		if err != nil {
 			return err

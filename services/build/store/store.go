@@ -68,14 +68,14 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 
 // columns are the columns that scan reads, in its order.
 const columns = `id, number, request, owner, trace_parent, time_limit, created_at, published_at, started_at, completed_at,
-	publications, delivery, worker, succeeded, reason, message, digest`
+	publications, delivery, worker, succeeded, reason, message, digest, environment`
 
 func scan(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var r Record
 	var request []byte
 	var limit, created, published, started, completed int64
 	err := row.Scan(&r.ID, &r.Number, &request, &r.Owner, &r.TraceParent, &limit, &created, &published, &started, &completed,
-		&r.Publications, &r.Delivery, &r.Worker, &r.Succeeded, &r.Reason, &r.Message, &r.Digest)
+		&r.Publications, &r.Delivery, &r.Worker, &r.Succeeded, &r.Reason, &r.Message, &r.Digest, &r.Environment)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, UnknownBuild(err)
 	}

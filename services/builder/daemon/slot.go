@@ -107,7 +107,9 @@ func (g *groups) release(s slot) {
 // remove removes a slot and its group if possible, and releases the lock.
 func (g *groups) remove(s slot) bool {
 	gone := g.clear(s.name)
-	_ = s.lock.Close()
+	// Closing alone would leave it locked while another daemon is being started, which has the
+	// descriptor until then.
+	_ = errors.Join(syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 	return gone
 }
 

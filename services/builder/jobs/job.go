@@ -32,14 +32,21 @@ type Job struct {
 	// Exported, if not nil, is called with the digest of the cache manifest that was
 	// pushed.
 	Exported func(digest string)
+	// Environment, if not nil, is called with the digest of the artifact with which the image's
+	// environment is mounted. The last call counts.
+	Environment func(digest string)
 	// UsedKeys, if not nil, is called with the key ids of other workers that signed layers
 	// of the image.
 	UsedKeys func(ids []string)
+	// Inputs, if not nil, is called with what was read to make the image. The last call counts.
+	Inputs func(*buildv1.Inputs)
 	// Forbidden are the repositories that no step may read, as "<host>/<repository>",
 	// including everything below.
 	Forbidden []string
 	// Allowed are the exceptions from Forbidden that this build reads, by digest.
 	Allowed []*containerv1.Source
+	// Rules are the operator's rules about images that the build reads; nil for none.
+	Rules *buildv1.ImageRules
 	// Ticket grants access to this delivery's logins and context. It is a secret.
 	Ticket string
 	// Lock holds the image's repodata records as a JSON list, or "" if the recipe is no
@@ -51,6 +58,9 @@ type Job struct {
 	// again when a build is queued again.
 	Sequence uint64
 }
+
+// Rebuilt is an image that was built again and not pushed.
+type Rebuilt struct{ Manifest, Config []byte }
 
 // LogValue keeps the ticket out of logs.
 func (j Job) LogValue() slog.Value { return slog.StringValue(j.ID) }

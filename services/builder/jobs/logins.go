@@ -50,7 +50,10 @@ func (l *Logins) Cache(ctx context.Context, repo upstream.Repository) (upstream.
 // Lookup returns the login for a repository and a purpose, or the zero Login if the build
 // service has none.
 func (l *Logins) Lookup(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
-	r, err := l.getWithRetry(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why})
+	req := &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why}
+	r, err := withRetry(ctx, func(ctx context.Context) (*buildv1.GetBuildCredentialsResponse, error) {
+		return l.work.GetBuildCredentials(ctx, req)
+	})
 	if errors.Is(err, fault.NotFound) {
 		return upstream.Login{}, nil
 	}
@@ -61,11 +64,18 @@ func (l *Logins) Lookup(ctx context.Context, repo upstream.Repository, why build
 	return upstream.Login{Username: r.GetUsername(), Password: r.GetPassword()}, nil
 }
 
-// getWithRetry retries while the build service is unavailable, so that its restart does not
+// SignSif returns the signature object of a Singularity image for the metadata that it covers.
+func (l *Logins) SignSif(ctx context.Context, metadata []byte) ([]byte, error) {
+	req := &buildv1.SignSifRequest{Ticket: l.ticket, Metadata: metadata}
+	r, err := withRetry(ctx, func(ctx context.Context) (*buildv1.SignSifResponse, error) { return l.work.SignSif(ctx, req) })
+	return r.GetEnvelope(), err
+}
+
+// withRetry repeats a call while the build service is unavailable, so that its restart does not
 // fail a long build.
-func (l *Logins) getWithRetry(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
+func withRetry[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
 	for {
-		r, err := l.work.GetBuildCredentials(ctx, req)
+		r, err := call(ctx)
 		if !IsUnavailable(err) || !retry.Sleep(ctx, retryInterval) {
 			return r, err
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // Push pushes the config first, so that a registry which rejects pushes fails early. The
-// tag is pushed last.
+// manifest is pushed last. It gets the tag unless a SOCI index follows.
 func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jobs.Job, out jobs.Output) error {
 	if err := t.PutDocument(ctx, image.Config); err != nil {
 		return err
@@ -37,7 +37,11 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 	if err := t.AddLayers(ctx, job.Recipe.GetConfig(), platform); err != nil {
 		return err
 	}
-	return t.PutManifest(ctx, t.Ref, image.Manifest)
+	name := t.Ref
+	if job.Recipe.GetSoci() {
+		name = name.SetDigest(image.Manifest.Digest.String())
+	}
+	return t.PutManifest(ctx, name, image.Manifest)
 }
 
 // A CopyKind is how the target's registry got a blob.
@@ -95,8 +99,8 @@ func (t *Target) has(ctx context.Context, from *Repository, b ocispec.Descriptor
 }
 
 // Complete applies the recipe's configuration to the image with the digest built, which the
-// repository already has, and pushes the result: layers first, the tag last. It returns the
-// digest of the tagged manifest.
+// repository already has, and pushes the result: layers first, then the root. The root gets the tag
+// unless a SOCI index follows. Complete returns the digest of the root.
 func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built digest.Digest) (digest.Digest, error) {
 	root, err := t.Registries.Manifest(ctx, t.repo, built.String(), t.access)
 	if err != nil {
@@ -125,5 +129,9 @@ func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built dig
 			return "", err
 		}
 	}
-	return made.Root.Digest, t.PutManifest(ctx, t.Ref, made.Root)
+	name := t.Ref
+	if recipe.GetSoci() {
+		name = name.SetDigest(made.Root.Digest.String())
+	}
+	return made.Root.Digest, t.PutManifest(ctx, name, made.Root)
 }

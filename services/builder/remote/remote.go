@@ -18,6 +18,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -31,6 +32,8 @@ type Deps struct {
 	Registries Registries
 	// Layers returns the layers of requests; nil if they are not available.
 	Layers Layers
+	// Policy applies the operator's rules, which each job has; nil permits everything.
+	Policy *enforce.Enforcer
 	// Mirrors are tried first for the layers of base images.
 	Mirrors []upstream.Mirror
 }

@@ -47,6 +47,9 @@ func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source
 	return o, o.unreadable(ctx, err)
 }
 
+// Digest returns the digest of the image's manifest for the platform.
+func (o *Source) Digest() digest.Digest { return o.doc.Digest }
+
 // pick returns the image manifest for a platform. A single-platform image is returned
 // without a check.
 func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {

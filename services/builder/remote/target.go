@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
@@ -81,6 +82,12 @@ func (t *Target) Retry(err error) (after time.Duration, why string, ok bool) {
 // Resolve returns the digest of a tag in the target's repository, or fault.NotFound.
 func (t *Target) Resolve(ctx context.Context, tag string) (digest.Digest, error) {
 	return t.Registries.Resolve(ctx, t.repo, tag, t.access)
+}
+
+// ReadPart opens a part of a blob, of length bytes, which must be at least 1, from the position from
+// on. Its content is not verified.
+func (t *Target) ReadPart(ctx context.Context, d ocispec.Descriptor, from, length int64) (io.ReadCloser, error) {
+	return t.Registries.ReadBlob(ctx, t.repo, d.Digest, t.access, from, length)
 }
 
 // PutDocument pushes a config.

@@ -7,6 +7,7 @@ package sif
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,9 @@ type Image struct {
 	Limits flatten.Limits
 	// Compression is the squashfs compression.
 	Compression squashfs.Compression
+	// Sign returns the content of the signature object for the metadata that it covers; nil makes
+	// an image without a signature.
+	Sign func(ctx context.Context, metadata []byte) ([]byte, error)
 }
 
 // File is a Singularity image on disk.
@@ -80,7 +84,7 @@ func Make(ctx context.Context, dir string, img Image) (File, error) {
 		return File{}, err
 	}
 	out := File{Path: filepath.Join(dir, "image.sif"), Summary: summary}
-	if err := wrap(root, out.Path, c.Architecture); err != nil {
+	if err := wrap(ctx, root, out.Path, c.Architecture, img.Sign); err != nil {
 		return File{}, fmt.Errorf("writing the SIF file: %w", err)
 	}
 	if err := os.Remove(root); err != nil {
@@ -91,7 +95,7 @@ func Make(ctx context.Context, dir string, img Image) (File, error) {
 }
 
 // wrap puts a squashfs into a SIF file. The file records neither time nor machine.
-func wrap(root, path, architecture string) error {
+func wrap(ctx context.Context, root, path, architecture string, sign func(context.Context, []byte) ([]byte, error)) error {
 	f, err := os.Open(root)
 	if err != nil {
 		return err
@@ -107,6 +111,11 @@ func wrap(root, path, architecture string) error {
 		native.OptCreateWithLaunchScript(launch), native.OptCreateWithDescriptors(partition))
 	if err != nil {
 		return err
+	}
+	if sign != nil {
+		if err := addSignature(ctx, image, sign); err != nil {
+			return errors.Join(err, image.UnloadContainer())
+		}
 	}
 	return image.UnloadContainer()
 }

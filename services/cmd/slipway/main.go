@@ -10,22 +10,14 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"slipway.dev/services/cmd/slipway/internal/account"
-	"slipway.dev/services/cmd/slipway/internal/batch"
-	"slipway.dev/services/cmd/slipway/internal/bundle"
-	"slipway.dev/services/cmd/slipway/internal/conda"
-	"slipway.dev/services/cmd/slipway/internal/image"
-	"slipway.dev/services/cmd/slipway/internal/nfcore"
-	"slipway.dev/services/cmd/slipway/internal/runs"
-	"slipway.dev/services/cmd/slipway/internal/server"
 	"slipway.dev/services/cmd/slipway/internal/session"
-	"slipway.dev/services/cmd/slipway/internal/snakemake"
 	"slipway.dev/services/cmd/slipway/internal/usage"
-	"slipway.dev/services/cmd/slipway/internal/verify"
 )
 
 // Set by the linker.
@@ -35,17 +27,37 @@ var (
 )
 
 func main() {
+	if code, ok := entered(); ok { // in the namespaces of a command
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
-	os.Exit(run(ctx, command(os.Getenv)))
+	args := arguments(os.Args)
+	root := command(os.Getenv, args...)
+	root.SetArgs(args)
+	os.Exit(run(ctx, root))
+}
+
+// arguments returns the arguments of the command line. Under the name of another program, they begin with the command that replaces it.
+func arguments(args []string) []string {
+	if len(args) == 0 {
+		return []string{} // not nil, for which os.Args is used
+	}
+	if name := filepath.Base(args[0]); slices.Contains(engines(), name) {
+		return append([]string{"singularity"}, args[1:]...)
+	}
+	return args[1:]
 }
 
 // run executes the command and returns the exit code: 1 if it failed, 2 for an invalid
-// command line.
+// command line, and that of a command that ran in an environment.
 func run(ctx context.Context, root *cobra.Command) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
+	}
+	if code, ok := exitCode(err); ok {
+		return code
 	}
 	if _, ok := errors.AsType[usage.Error](err); !ok {
 		session.PrintError(cmd, err)
@@ -56,8 +68,9 @@ func run(ctx context.Context, root *cobra.Command) int {
 	return 2
 }
 
-// command returns the whole command line. The function env looks up environment variables.
-func command(env func(string) string) *cobra.Command {
+// command returns the command line args: its first argument's command only, because creating all of them takes as long as a short command;
+// all commands if the first argument is not the name of one. The function env looks up environment variables.
+func command(env func(string) string, args ...string) *cobra.Command {
 	s := session.Settings{Version: version}
 	root := &cobra.Command{
 		Use:   "slipway",
@@ -84,14 +97,14 @@ and nothing was sent.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%w", err) })
 	s.Add(root, env)
-	root.AddCommand(
-		image.Command(&s), image.Mirror(&s), image.Build(&s), conda.Command(&s), batch.Command(&s), bundle.Command(&s), snakemake.Command(&s), nfcore.Command(&s), s.Paged(image.Inspect(&s)), image.SBOM(&s), verify.Command(&s),
-		s.Paged(conda.Search(&s)), conda.Lock(&s), s.Paged(conda.Explain(&s)), s.Paged(conda.Licenses(&s)),
-		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
-		s.Paged(image.Containers(&s)), s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
-		session.Login(&s), session.Logout(&s), session.Whoami(&s),
-		account.Tokens(&s), account.Robots(&s), account.Webhooks(&s), account.Limits(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
-	)
-	root.AddCommand(account.Org(&s), account.Workspace(&s), account.Member(&s), s.Paged(account.Audit(&s)), s.Paged(account.Usage(&s)), versionCommand())
+	all := constructors(env)
+	if len(args) > 0 {
+		if i := slices.IndexFunc(all, func(c namedConstructor) bool { return c.name == args[0] }); i >= 0 {
+			all = all[i : i+1]
+		}
+	}
+	for _, c := range all {
+		root.AddCommand(c.construct(&s))
+	}
 	return root
 }

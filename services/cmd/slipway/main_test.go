@@ -26,7 +26,7 @@ func slipway(ctx context.Context, env map[string]string, args ...string) outcome
 // slipwayWith runs the command line with a standard input.
 func slipwayWith(ctx context.Context, in string, env map[string]string, args ...string) outcome {
 	var out, errs bytes.Buffer
-	root := command(func(name string) string { return env[name] })
+	root := command(func(name string) string { return env[name] }, args...)
 	root.SetArgs(args)
 	root.SetIn(strings.NewReader(in))
 	root.SetOut(&out)

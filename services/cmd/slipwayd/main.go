@@ -48,7 +48,7 @@ func command() *cobra.Command {
 		defer fmt.Fprint(cmd.OutOrStderr(), "\nEvery setting is a flag: \"slipwayd config --explain\" describes them.\n")
 		return usage(cmd)
 	})
-	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), backupCommand(), restoreCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), workersCommand(), userCommand(), tokenCommand(), keysCommand(), auditCommand())
+	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), backupCommand(), restoreCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), workersCommand(), rebuildsCommand(), userCommand(), tokenCommand(), keysCommand(), auditCommand())
 	return root
 }
 

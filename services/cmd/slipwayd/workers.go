@@ -59,7 +59,7 @@ are answered with 404 within 30 seconds, and the next container request builds t
 again. Images in users' own repositories are listed too: delete them there. A worker
 that is started again makes a new key, so stop one that was compromised, and remove
 the folder packages from its data_dir.`,
-		Example: "  slipwayd workers revoke builder-7-A2CD3F",
+		Example: "  slipwayd workers revoke builder-7-A2CD3F-Q7XK2M",
 		Args:    cobra.ExactArgs(1),
 		RunE: withWorkers(func(cmd *cobra.Command, w *app.Workers, args []string) error {
 			images, err := w.Revoke(cmd.Context(), args[0])

@@ -182,3 +182,46 @@ func TestUpdateOfRealLocks(t *testing.T) {
 		t.Errorf("%d updates kept %d of %d packages", updates, kept, total)
 	}
 }
+
+// TestHold checks that no installed package changes except those that are free, and that there is
+// no solution if others must change.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	all := []spec.Record{
+		made("ssl 3.0"), made("ssl 3.1", "certs >=2"), made("ssl 4.0", "certs >=2"), made("certs 1"), made("certs 2"), made("more 1"),
+		made("app 1", "ssl <4", "certs"), made("tool 1", "ssl >=3.1", "more"),
+	}
+	installed := []spec.Record{all[0], all[3], all[6]}
+	for _, c := range []struct {
+		name  string
+		specs []string
+		free  []string
+		want  string
+	}{
+		{"everything fits", []string{"app"}, nil, "app-1 certs-1 ssl-3.0"},
+		{"another package must change", []string{"app", "ssl >=3.1"}, []string{"ssl"}, ""},
+		{"another package may change", []string{"app", "ssl >=3.1"}, []string{"ssl", "certs"}, "app-1 certs-2 ssl-3.1"},
+		{"a free package is not changed without need", []string{"app"}, []string{"ssl", "certs"}, "app-1 certs-1 ssl-3.0"},
+		{"a package is added", []string{"app", "more"}, nil, "app-1 certs-1 more-1 ssl-3.0"},
+		{"no version exists", []string{"app", "ssl >=4"}, []string{"ssl", "certs"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := solver.Problem{Specs: specs(t, c.specs...), Channels: []solver.Channel{channel("c", all...)}, Installed: installed}
+			got, err := solver.Hold(t.Context(), p, c.free)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			if got != nil {
+				for _, r := range got.Records {
+					names = append(names, r.Name+"-"+r.Version)
+				}
+			}
+			slices.Sort(names)
+			if text := strings.Join(names, " "); text != c.want {
+				t.Errorf("held %q, want %q", text, c.want)
+			}
+		})
+	}
+}

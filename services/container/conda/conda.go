@@ -48,6 +48,10 @@ type Recipe struct {
 	compile bool
 	// ownInstaller is set if the request names an installer image of its own.
 	ownInstaller bool
+	// earlier is the text of the environment of the image that is patched; nil if none is.
+	earlier *string
+	// named determines the image's name instead of the environment; the zero value does not.
+	named Naming
 	// fallback describes the R packages that may be built from source. The zero value allows
 	// no package.
 	fallback fallback
@@ -111,6 +115,9 @@ func (r Recipe) IsLocked() bool { return r.LockURL != "" || r.Lock != "" }
 
 // Text returns the environment file or the lock as users may see it; "" without either.
 func (r Recipe) Text() string {
+	if r.earlier != nil {
+		return *r.earlier
+	}
 	if r.Lock != "" {
 		return r.Lock
 	}

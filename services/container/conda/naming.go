@@ -55,7 +55,12 @@ func (n Naming) In(lock []*condav1.LockedPackage) Naming {
 }
 
 // Naming returns the naming of the environment: by its own name, or by its items.
-func (r Recipe) Naming() Naming { return namingOf(r.Environment) }
+func (r Recipe) Naming() Naming {
+	if len(r.named.pkgs) > 0 {
+		return r.named
+	}
+	return namingOf(r.Environment)
+}
 
 func namingOf(e envfile.Environment) Naming {
 	if name := letters(strings.ToLower(e.Name)); name != "" {

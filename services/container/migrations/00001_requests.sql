@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE container_requests (
     id              text    PRIMARY KEY, -- hash of the token
     created_at      bigint  NOT NULL,

@@ -38,10 +38,10 @@ func (r Resolved) Build(plan BuildPlan, to Destination, clientIP string) *buildv
 // conversion to a Singularity image.
 func (r Resolved) BuildCopy(from *containerv1.Plan, to Destination, clientIP string) *buildv1.SubmitBuildRequest {
 	recipe := &buildv1.Recipe{
-		Engine: "freeze", Format: "oci", Platform: from.GetPlatform(), Config: from.GetConfig(), Source: from.GetSource(),
+		Engine: "freeze", Format: "oci", Platform: from.GetPlatform(), Config: from.GetConfig(), Source: from.GetSource(), Soci: r.Raw.GetSoci() && !r.IsSif(),
 	}
 	if r.IsSif() {
-		recipe.Engine, recipe.Format = FormatSif, FormatSif
+		recipe.Engine, recipe.Format, recipe.SifKey = FormatSif, FormatSif, r.SifKey
 	}
 	return r.message(recipe, ContentDigest(recipe, to), conda.Naming{}, to, clientIP)
 }
@@ -73,13 +73,13 @@ func (r Resolved) index(plan BuildPlan, builds []*buildv1.SubmitBuildRequest, to
 // additions, unless the image includes them. An image with additions belongs to its caller.
 func (r Resolved) sif(plan BuildPlan, b *buildv1.SubmitBuildRequest, to Destination, clientIP string) *buildv1.SubmitBuildRequest {
 	recipe := &buildv1.Recipe{
-		Engine: FormatSif, Format: FormatSif, Platform: b.GetRecipe().GetPlatform(),
+		Engine: FormatSif, Format: FormatSif, Platform: b.GetRecipe().GetPlatform(), SifKey: r.SifKey,
 		ContainerFile: plan.shownFile, CondaFile: plan.condaFile, Compression: compressionOf(r.Raw),
 	}
 	if r.AddsToSif() {
 		recipe.Config, to = r.Added(), to.Of(caller.Of(r.Caller))
 	}
-	out := r.message(recipe, sifDigest(b, recipe.GetConfig(), to.Scope), plan.names, to, clientIP)
+	out := r.message(recipe, sifDigest(b, recipe, to.Scope), plan.names, to, clientIP)
 	out.SolvedFrom, out.Parts = b.GetSolvedFrom(), []*buildv1.SubmitBuildRequest{b}
 	return out
 }

@@ -14,11 +14,12 @@ const (
 	modeGzip    = "gzip"
 	modeZstd    = "zstd"
 	modeEstargz = "estargz"
+	modeChunked = "zstd:chunked"
 )
 
 // levelsOf returns the minimum and maximum level of a compression.
 func levelsOf(mode string) (least, most int32) {
-	if mode == modeZstd {
+	if mode == modeZstd || mode == modeChunked {
 		return 1, 22
 	}
 	return 0, 9
@@ -34,15 +35,33 @@ func checkCompression(c *containerv1.Compression) error {
 	return nil
 }
 
+// checkSoci rejects a SOCI index of an image whose layers it cannot describe.
+func checkSoci(r *containerv1.ContainerRequest) error {
+	if mode := compressionOf(r).GetMode(); r.GetSoci() && r.GetFormat() != FormatSif && (mode == modeZstd || mode == modeChunked) {
+		return fault.Invalid.Newf("soci requires layers with gzip, and buildCompression.mode is %s: leave one of them out", mode)
+	}
+	return nil
+}
+
 // checkCompressed rejects compressions of layers of Conda packages that workers cannot create
 // (gateway/contract/container-service.md#compression).
 func checkCompressed(r *containerv1.ContainerRequest) error {
-	const inSteps = "have the packages installed in steps, with buildTemplate conda/micromamba:v2"
-	switch c := compressionOf(r); {
-	case c.GetMode() == modeEstargz:
-		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: their layers are not available as estargz; use zstd, or %s", inSteps)
-	case c.GetForce():
-		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: their base image is used unchanged; leave it out, or %s", inSteps)
+	if r.GetCompression().GetForce() {
+		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: their base image is used unchanged; leave it out, or have the packages installed in steps, with buildTemplate conda/micromamba:v2")
+	}
+	return nil
+}
+
+// isChunked reports whether the layers are zstd:chunked.
+func isChunked(r *containerv1.ContainerRequest) bool {
+	return compressionOf(r).GetMode() == modeChunked
+}
+
+// checkChunked rejects zstd:chunked layers of builds in steps, whose engine does not create them. steps
+// is the part of the request that requires steps.
+func checkChunked(r *containerv1.ContainerRequest, steps string) error {
+	if isChunked(r) && steps != "" {
+		return fault.Invalid.Newf("buildCompression.mode zstd:chunked is for Conda packages that are put into layers as they are, but %s requires build steps; use estargz or zstd", steps)
 	}
 	return nil
 }

@@ -52,6 +52,13 @@ func ContentDigest(r *buildv1.Recipe, to Destination) string {
 		w.text(src.GetRegistry(), src.GetRepository(), src.GetReference())
 	}
 	w.compression(r.GetCompression())
+	w.sifKey(r)
+	if r.GetMount() {
+		w.text("slipway mount")
+	}
+	if r.GetSoci() {
+		w.text("slipway soci")
+	}
 	if set := r.GetVariables(); len(set) > 0 {
 		w.text("slipway variables")
 		for _, name := range slices.Sorted(maps.Keys(set)) {
@@ -75,14 +82,22 @@ func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 // sifDigest returns the SHA-256, in hex, of everything that determines a Singularity image
 // of another build's result. With added content the digest includes the scope, because only
 // its callers may read the image.
-func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfig, scope string) string {
+func sifDigest(of *buildv1.SubmitBuildRequest, r *buildv1.Recipe, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway sif", templateVersion, of.GetContentDigest())
-	if added != nil {
+	w.sifKey(r)
+	if added := r.GetConfig(); added != nil {
 		w.text(scope)
 		w.config(added)
 	}
 	return hex.EncodeToString(w.Sum(nil))
+}
+
+// sifKey adds the key that signs a Singularity image, which is part of the file.
+func (w digester) sifKey(r *buildv1.Recipe) {
+	if r.GetSifKey() != "" {
+		w.text("slipway signed", r.GetSifKey())
+	}
 }
 
 // ScopeOf returns the name of an identity in repository names: 16 hex digits.

@@ -24,3 +24,17 @@ func TestDigestOfVariables(t *testing.T) {
 		t.Error("an empty list of variables changes the digest")
 	}
 }
+
+// TestDigestOfSoci checks that an image with a SOCI index is another one.
+func TestDigestOfSoci(t *testing.T) {
+	t.Parallel()
+	to := Destination{Registry: "r", Repository: "x"}
+	plain, mounted := &buildv1.Recipe{Engine: "conda"}, &buildv1.Recipe{Engine: "conda", Mount: true}
+	seen := map[string]bool{}
+	for _, r := range []*buildv1.Recipe{plain, mounted, {Engine: "conda", Soci: true}, {Engine: "conda", Soci: true, Mount: true}} {
+		seen[ContentDigest(r, to)] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d of 4 recipes have different digests", len(seen))
+	}
+}

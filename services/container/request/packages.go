@@ -87,6 +87,12 @@ func (p Parsed) packagesOf(c conda.Recipe) (Packages, error) {
 	case own != "":
 		out.byInstaller("packages.condaOpts.mambaImage", own)
 	}
+	if p.Raw.GetMount() && out.Steps != "" {
+		return out, fault.Invalid.Newf("mount is for packages that are put into layers as they are, but %s requires build steps; leave one of them out", out.Steps)
+	}
+	if err := checkChunked(p.Raw, out.Steps); err != nil {
+		return out, err
+	}
 	if c.HasFallback() && out.Query == nil {
 		return out, fault.Invalid.Newf("packages.cranFallback is for packages that this service solves, which %s prevents; leave one of them out", out.Steps)
 	}
@@ -113,6 +119,12 @@ func (p *Packages) byInstaller(field, value string) {
 
 // LockURL returns the address of a lock; "" for none.
 func (p Packages) LockURL() string { return p.conda.LockURL }
+
+// IsLocked reports whether the packages are those of a lock in the request.
+func (p Packages) IsLocked() bool { return p.conda.IsLocked() }
+
+// ChannelNames returns the channels that the packages are installed from, without those of a lock.
+func (p Packages) ChannelNames() []string { return p.conda.ChannelNames() }
 
 // IsBase reports whether a package is in every environment.
 func (p Packages) IsBase(spec string) bool { return p.conda.IsBase(spec) }
@@ -143,6 +155,10 @@ func (p Parsed) OnlyLayers(of Packages) string {
 		return "This server cannot make an image of a lock: no process plays the role conda, no worker assembles images from packages, or the lock is too large. `slipway info` shows what it can do"
 	case of.HasFallback():
 		return "packages.cranFallback: this server cannot solve the packages first: no process plays the role conda, or no worker assembles images from packages. `slipway info` shows what it can do"
+	case p.Raw.GetMount():
+		return "mount: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
+	case isChunked(p.Raw):
+		return "buildCompression.mode zstd:chunked: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case of.ages.isSet():
 		return "asOf and minAge: the packages of this request are not solved by this service, but by the build; leave them out"
 	case p.Raw.GetRefresh():

@@ -58,6 +58,11 @@ func Parse(raw *containerv1.ContainerRequest, owns func(registry, repository str
 // CheckContent performs the checks after authentication that need no recipe. deprecated
 // reports whether the request used the deprecated path.
 func (p Parsed) CheckContent(deprecated bool) error {
+	if p.Raw.GetMount() {
+		if err := p.checkMount(); err != nil {
+			return err
+		}
+	}
 	if p.Raw.GetMirror() {
 		return p.checkMirror()
 	}

@@ -85,6 +85,7 @@ func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) Bui
 	for _, p := range of.after.Parts {
 		part := PlanPart{Images: p.Images, recipe: r.recipe("conda", of.after, p, out.condaFile)}
 		part.recipe.Source = &containerv1.Source{Registry: of.Base.Registry, Repository: of.Base.Repository, Reference: base.String()}
+		part.recipe.Mount = r.Raw.GetMount()
 		part.recipe.CondaOptions, part.recipe.Variables = of.conda.Options(), of.conda.Environment.Variables
 		query := of.LockQuery(p.Platform)
 		if lock == nil {
@@ -106,7 +107,7 @@ func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) Bui
 func (r Resolved) recipe(engine string, file Dockerfile, p Part, condaFile string) *buildv1.Recipe {
 	out := &buildv1.Recipe{
 		Engine: engine, Format: "oci", Platform: platforms.Format(p.Platform), Compression: compressionOf(r.Raw),
-		ContainerFile: file.text, Files: file.files, CondaFile: condaFile, SifBase: file.MayBeSif,
+		ContainerFile: file.text, Files: file.files, CondaFile: condaFile, SifBase: file.MayBeSif, Soci: r.Raw.GetSoci() && !r.IsSif(),
 	}
 	if l := r.Raw.GetBuildContext(); l.GetLocation() != "" && file.text != "" {
 		out.Context, out.ContextData = layerWithoutContent(l), r.Data.Context

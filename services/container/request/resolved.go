@@ -14,8 +14,12 @@ type Resolved struct {
 	Caller *platformv1.Identity
 	Recipe
 	Data Contents
+	// SifKey identifies the key that signs Singularity images; "" for none.
+	SifKey string
 	// Included holds the layers of the included images.
 	Included Inclusions
+	// retained are the additions of an earlier request in place of those of this one; nil for none.
+	retained *containerv1.ContainerConfig
 	// Record is the request in the form that is stored: without contents, secrets and issued
 	// names.
 	Record *containerv1.ContainerRequest
@@ -42,7 +46,12 @@ type Contents struct {
 
 // Added returns what the request adds to its image or build result, without contents; nil
 // for nothing.
-func (r Resolved) Added() *containerv1.ContainerConfig { return r.With(r.Included) }
+func (r Resolved) Added() *containerv1.ContainerConfig {
+	if r.retained != nil {
+		return r.retained
+	}
+	return r.With(r.Included)
+}
 
 // AddsToSif reports whether the Singularity file itself must contain the request's
 // additions, because nothing can be added to it on pull. A frozen image contains them
@@ -64,12 +73,16 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		DryRun:            p.Raw.GetDryRun(),
 		Freeze:            p.Raw.GetFreeze(),
 		Mirror:            p.Raw.GetMirror(),
+		Mount:             p.Raw.GetMount(),
+		Soci:              p.Raw.GetSoci(),
 		BuildRepository:   p.Raw.GetBuildRepository(),
 		CacheRepository:   p.Raw.GetCacheRepository(),
 		NameStrategy:      p.Raw.GetNameStrategy(),
 		BuildTemplate:     p.Raw.GetBuildTemplate(),
 		ContainerIncludes: included.Images,
 		Compression:       p.Raw.GetCompression(),
+		ScanMode:          p.Raw.GetScanMode(),
+		ScanLevels:        p.Raw.GetScanLevels(),
 	}
 	if isIssued {
 		out.ContainerImage = ""

@@ -100,10 +100,11 @@ func TestErrorsNameTheCommand(t *testing.T) {
 func TestWithoutEffect(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]*containerv1.ContainerRequest{
-		"":                           {ContainerImage: "ubuntu", ScanMode: "none"},
-		"no SOCI index":              {ContainerImage: "ubuntu", Soci: true},
-		"the image is not scanned":   {ContainerImage: "ubuntu", ScanMode: "async", ScanLevels: []string{"low"}},
-		"as a whole. scanMode: the ": {ContainerImage: "ubuntu", Soci: true, ScanMode: "async"},
+		"":                        {ContainerImage: "ubuntu", ScanMode: "none"},
+		"gets no SOCI index":      {ContainerImage: "ubuntu", Soci: true},
+		"it is pulled as a whole": {ContainerImage: "ubuntu", Soci: true, ScanMode: "async", ScanLevels: []string{"low", "MEDIUM"}},
+		"a Singularity image":     {ContainerImage: "ubuntu", Soci: true, Format: "sif"},
+		"a copy of its source":    {ContainerImage: "ubuntu", Soci: true, Mirror: true, BuildRepository: "q.example/a"},
 	} {
 		_, err := request.Parse(r, nobodys)
 		if got := request.WithoutEffect(r); err != nil || !strings.Contains(got, want) || (got == "") != (want == "") {

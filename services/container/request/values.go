@@ -32,11 +32,22 @@ func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	if err := checkLater(r); err != nil {
 		return nil, err
 	}
+	if err := checkScanLevels(r); err != nil {
+		return nil, err
+	}
 	if err := checkTimestamp(r.GetTimestamp()); err != nil {
 		return nil, err
 	}
 	if err := checkCompression(r.GetCompression()); err != nil {
 		return nil, err
+	}
+	if err := checkSoci(r); err != nil {
+		return nil, err
+	}
+	if r.GetContainerFile() != "" {
+		if err := checkChunked(r, "containerFile"); err != nil {
+			return nil, err
+		}
 	}
 	if err := checkRecipe(r); err != nil {
 		return nil, err
@@ -59,8 +70,8 @@ func closedSets(r *containerv1.ContainerRequest) []closedSet {
 		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
 		{"buildTemplate", r.GetBuildTemplate(), buildTemplates()},
 		{"packages.cranFallback", r.GetPackages().GetCranFallback(), []string{conda.FallbackSource}},
-		{"scanMode", r.GetScanMode(), []string{"none", scanAsync, "required"}},
-		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz}},
+		{"scanMode", r.GetScanMode(), []string{"none", scanAsync, ScanRequired}},
+		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz, modeChunked}},
 	}
 }
 
@@ -78,20 +89,19 @@ const templateR = "cran/installr:v1"
 // isInSteps reports whether a build template installs packages in steps.
 func isInSteps(template string) bool { return slices.Contains(templatesInSteps(), template) }
 
-// scanAsync requests a scan that the request does not wait for.
-const scanAsync = "async"
-
 // WithoutEffect returns a note about requested options that the service ignores, because the
 // image works without them; "" for none.
 func WithoutEffect(r *containerv1.ContainerRequest) string {
-	var notes []string
-	if r.GetSoci() {
-		notes = append(notes, "soci: the image has no SOCI index, since this service makes none; it is pulled as a whole")
+	switch {
+	case !r.GetSoci():
+	case r.GetFormat() == FormatSif:
+		return "soci: a Singularity image has no SOCI index"
+	case r.GetMirror():
+		return "soci: a mirrored image is a copy of its source, and has a SOCI index only if that has one"
+	case !IsRecipe(r) && !r.GetFreeze():
+		return "soci: the image is served from its own registry and gets no SOCI index; it is pulled as a whole. Set freeze to copy it with a SOCI index"
 	}
-	if r.GetScanMode() == scanAsync {
-		notes = append(notes, "scanMode: the image is not scanned, since this service has no scanner")
-	}
-	return strings.Join(notes, ". ")
+	return ""
 }
 
 func oneOf(field, value string, allowed []string) error {
@@ -107,8 +117,8 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		name  string
 		asked bool
 	}{
-		{"scanMode required", r.GetScanMode() == "required"}, // the image must not be used without a scan
-		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && (r.GetScanMode() == "" || r.GetScanMode() == "none")},
+		{"scanMode of a Singularity image", IsScanned(r) && r.GetFormat() == FormatSif},
+		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && !IsScanned(r)},
 	} {
 		if f.asked {
 			return fault.Invalid.Newf("%s is not supported; leave it out", f.name)

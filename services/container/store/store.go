@@ -99,14 +99,14 @@ func (s Store) Get(ctx context.Context, token string) (Record, error) {
 }
 
 // columns lists the columns that scanned reads.
-const columns = `id, created_at, expires_at, revoked_at, request, plan`
+const columns = `id, created_at, expires_at, revoked_at, request, plan, client_ip`
 
 // scanned reads a row, without the digests that were recorded later.
 func scanned(row interface{ Scan(into ...any) error }) (Record, error) {
 	var created, expires, revoked int64
 	var request, plan []byte
 	r := Record{Request: &containerv1.ContainerRequest{}, Plan: &containerv1.Plan{}}
-	if err := row.Scan(&r.Key, &created, &expires, &revoked, &request, &plan); err != nil {
+	if err := row.Scan(&r.Key, &created, &expires, &revoked, &request, &plan, &r.ClientIP); err != nil {
 		return Record{}, err
 	}
 	r.Created, r.Expires, r.Revoked = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(revoked)

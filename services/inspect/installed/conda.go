@@ -23,8 +23,10 @@ type Record struct {
 	Subdir  string
 	// Arch is the architecture, as the manager writes it.
 	Arch string
-	// Source is the name of the source package of a distribution, if it differs from Name.
-	Source  string
+	// Source is the name of the source package of a distribution, if it differs from Name, or if SourceVersion is
+	// set: the version of the source package, if it differs from Version.
+	Source, SourceVersion string
+
 	License string
 	// URL is the address of the artifact, without a login.
 	URL    string
@@ -76,12 +78,12 @@ func (r Record) isValid() bool {
 }
 
 func (r Record) texts() []string {
-	return []string{r.Name, r.Version, r.Build, r.Channel, r.Subdir, r.Arch, r.Source, r.License, r.URL, r.MD5, r.SHA256}
+	return []string{r.Name, r.Version, r.Build, r.Channel, r.Subdir, r.Arch, r.Source, r.SourceVersion, r.License, r.URL, r.MD5, r.SHA256}
 }
 
 // clone returns a copy that does not keep the file in memory that the members were parsed from.
 func (r Record) clone() Record {
-	for _, s := range []*string{&r.Name, &r.Version, &r.Build, &r.Channel, &r.Subdir, &r.Arch, &r.Source, &r.License, &r.URL, &r.MD5, &r.SHA256} {
+	for _, s := range []*string{&r.Name, &r.Version, &r.Build, &r.Channel, &r.Subdir, &r.Arch, &r.Source, &r.SourceVersion, &r.License, &r.URL, &r.MD5, &r.SHA256} {
 		*s = strings.Clone(*s)
 	}
 	return r

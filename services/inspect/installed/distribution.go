@@ -26,8 +26,9 @@ func parseDpkg(raw []byte, yield func(Record) bool) {
 		if status := strings.Fields(s["status"]); len(status) == 3 && (status[2] == "not-installed" || status[2] == "config-files") {
 			continue
 		}
-		source, _, _ := strings.Cut(s["source"], " ") // its version follows if it differs
-		if !yield(Record{Name: s["package"], Version: s["version"], Arch: s["architecture"], Source: source}) {
+		source, version, _ := strings.Cut(s["source"], " ") // its version follows in parentheses if it differs
+		version = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(version), "("), ")")
+		if !yield(Record{Name: s["package"], Version: s["version"], Arch: s["architecture"], Source: source, SourceVersion: version}) {
 			return
 		}
 	}

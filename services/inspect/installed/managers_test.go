@@ -141,6 +141,19 @@ func TestAddRecords(t *testing.T) {
 	}
 }
 
+// TestSourcePackages checks the source packages of Debian packages.
+func TestSourcePackages(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string][2]string{"": {}, "gcc-12": {"gcc-12", ""}, "gcc-12 (12.2.0-14)": {"gcc-12", "12.2.0-14"}, "x ()": {"x", ""}, "x (": {"x", ""}} {
+		parseDpkg([]byte("Package: p\nVersion: 1\nSource: "+source+"\n"), func(r Record) bool {
+			if r.Source != want[0] || r.SourceVersion != want[1] {
+				t.Errorf("%q: %q, %q", source, r.Source, r.SourceVersion)
+			}
+			return true
+		})
+	}
+}
+
 // TestRepositoriesOfR checks which repository an R package is from.
 func TestRepositoriesOfR(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package attest_test
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -52,11 +53,11 @@ var (
 func TestSignaturesAreDeterministic(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
-	one, err := newSigner(t, key).Sign(subject, attest.ProvenancePredicate, provenance)
+	one, err := newSigner(t, key).Sign(t.Context(), subject, attest.ProvenancePredicate, provenance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := newSigner(t, key).Sign(subject, attest.ProvenancePredicate, provenance)
+	other, err := newSigner(t, key).Sign(t.Context(), subject, attest.ProvenancePredicate, provenance)
 	if err != nil || !bytes.Equal(one.Bundle, other.Bundle) || !bytes.Equal(one.Manifest, other.Manifest) {
 		t.Errorf("two signers with the same key returned different bytes, %v", err)
 	}
@@ -83,7 +84,7 @@ func TestSignaturesAreDeterministic(t *testing.T) {
 func TestChangedBundles(t *testing.T) {
 	t.Parallel()
 	key := newKey(t)
-	a, err := newSigner(t, key).SignImage(subject)
+	a, err := newSigner(t, key).SignImage(t.Context(), subject)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestChangedBundles(t *testing.T) {
 		}
 		return raw
 	}
-	other, err := newSigner(t, key).SignImage(ocispec.Descriptor{MediaType: subject.MediaType, Digest: digest.FromString("other"), Size: 5})
+	other, err := newSigner(t, key).SignImage(t.Context(), ocispec.Descriptor{MediaType: subject.MediaType, Digest: digest.FromString("other"), Size: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,11 +141,42 @@ func (s randomSigner) Sign(_ io.Reader, d []byte, opts crypto.SignerOpts) ([]byt
 	return s.PrivateKey.Sign(rand.Reader, d, opts)
 }
 
+// memory stores signatures.
+type memory map[string][]byte
+
+func (m memory) Signature(_ context.Context, key, message string, sign func() ([]byte, error)) (out []byte, err error) {
+	if out = m[key+message]; out == nil {
+		out, err = sign()
+		m[key+message] = out
+	}
+	return out, err
+}
+
+// TestRandomSignatures checks that signatures of a key that does not sign deterministically are
+// stored, or not made.
+func TestRandomSignatures(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	s := newSigner(t, randomSigner{key})
+	if _, err := s.SignImage(t.Context(), subject); s.IsDeterministic() || err == nil || !strings.Contains(err.Error(), "deterministically") {
+		t.Errorf("without a store: got %v", err)
+	}
+	in := memory{}
+	one, err := s.Storing(in).SignImage(t.Context(), subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := newSigner(t, randomSigner{key}).Storing(in).SignImage(t.Context(), subject)
+	if err != nil || !bytes.Equal(one.Bundle, other.Bundle) || len(in) != 1 {
+		t.Errorf("the bundles differ, or %d signatures were stored, %v", len(in), err)
+	}
+	if _, err := attest.Verify(one.Bundle, subject.Digest, &key.PublicKey); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUnsuitableKeys(t *testing.T) {
 	t.Parallel()
-	if _, err := attest.NewSigner(randomSigner{newKey(t)}); err == nil || !strings.Contains(err.Error(), "deterministically") {
-		t.Errorf("a random signer: got %v", err)
-	}
 	large, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +217,7 @@ func TestUnsuitableKeys(t *testing.T) {
 // FuzzVerify checks that no bundle causes a panic, and that only the signed statement is accepted.
 func FuzzVerify(f *testing.F) {
 	key := newKey(f)
-	a, err := newSigner(f, key).SignImage(subject)
+	a, err := newSigner(f, key).SignImage(f.Context(), subject)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -219,8 +251,41 @@ func FuzzPublicKeys(f *testing.F) {
 func BenchmarkSign(b *testing.B) {
 	s := newSigner(b, newKey(b))
 	for b.Loop() {
-		if _, err := s.Sign(subject, attest.ProvenancePredicate, provenance); err != nil {
+		if _, err := s.Sign(b.Context(), subject, attest.ProvenancePredicate, provenance); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestSignMirror checks that the signature of a copy's provenance is not valid for any other kind of
+// statement, and that such a statement has the build type of a mirror.
+func TestSignMirror(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	subject := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.FromString("copy"), Size: 4}
+	of := func(buildType string) attest.Artifact {
+		t.Helper()
+		p := attest.Provenance{BuildDefinition: attest.BuildDefinition{BuildType: buildType}, RunDetails: attest.RunDetails{Builder: attest.Builder{ID: "https://slipway.example.org"}}}
+		a, err := newSigner(t, key).SignMirror(t.Context(), subject, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	a := of(attest.BuildTypeMirrored)
+	s, err := attest.VerifyArtifact(a, subject.Digest, &key.PublicKey)
+	if err != nil || !s.IsMirror {
+		t.Fatalf("the provenance of a copy was read as %+v: %v", s, err)
+	}
+	const kind = "application/vnd.slipway.mirror+json"
+	if !bytes.Contains(a.Bundle, []byte(kind)) {
+		t.Fatalf("%s has no %s", a.Bundle, kind)
+	}
+	other := bytes.Replace(a.Bundle, []byte(kind), []byte("application/vnd.in-toto+json"), 1)
+	if _, err := attest.Verify(other, subject.Digest, &key.PublicKey); !errors.Is(err, attest.ErrOtherKey) {
+		t.Errorf("as another statement: %v", err)
+	}
+	if _, err := attest.Verify(of("https://example.org/other").Bundle, subject.Digest, &key.PublicKey); err == nil || !strings.Contains(err.Error(), "build type") {
+		t.Errorf("another build type: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package attest
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -16,49 +18,86 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A Signer signs statements with one key. It is safe for concurrent use if its crypto.Signer is.
+// A Signer signs statements with one key, or with certified keys. It is safe for concurrent use if
+// its crypto.Signer or Certifier is.
 type Signer struct {
 	key  crypto.Signer
 	hint string
+	// certifier replaces key; nil for a signer with one key.
+	certifier Certifier
+	// isRandom states that the key signs the same message differently each time.
+	isRandom bool
+	stored   Signatures
 }
 
-// NewSigner returns a signer. The key must be ECDSA with the curve P-256, and must sign
-// deterministically; see the package's documentation.
+// Signatures stores signatures, so that every replica returns the same.
+type Signatures interface {
+	// Signature returns the stored signature of a message, which its SHA-256 in hex identifies. The
+	// argument key is the KeyHint of the public key, or the Identity of a Certifier. The first time,
+	// it stores and returns the result of sign.
+	Signature(ctx context.Context, key, message string, sign func() ([]byte, error)) ([]byte, error)
+}
+
+// NewSigner returns a signer. The key must be ECDSA with the curve P-256. Unless it signs
+// deterministically, Storing must be called before anything is signed.
 func NewSigner(key crypto.Signer) (*Signer, error) {
 	public, ok := key.Public().(*ecdsa.PublicKey)
 	if !ok || public.Curve != elliptic.P256() {
 		return nil, errors.New("the signing key is not an ECDSA key with the curve P-256, which cosign verifies")
 	}
 	s := &Signer{key: key, hint: KeyHint(public)}
-	probe := hash([]byte("slipway"))
+	probe := []byte("slipway")
 	var signatures [2][]byte
 	for i := range signatures {
 		var err error
-		if signatures[i], err = key.Sign(nil, probe, crypto.SHA256); err != nil {
-			return nil, fmt.Errorf("the key cannot sign deterministically, which is required: %w", err)
+		if signatures[i], err = crypto.SignMessage(key, nil, probe, crypto.SHA256); err != nil {
+			return nil, fmt.Errorf("the key cannot sign: %w", err)
 		}
 	}
-	switch {
-	case !bytes.Equal(signatures[0], signatures[1]):
-		return nil, errors.New("the key does not sign deterministically, so that replicas would return different signatures; use a key file")
-	case !ecdsa.VerifyASN1(public, probe, signatures[0]):
+	if !ecdsa.VerifyASN1(public, hash(probe), signatures[0]) {
 		return nil, errors.New("the key's signatures do not match its public key")
 	}
+	s.isRandom = !bytes.Equal(signatures[0], signatures[1])
 	return s, nil
 }
 
-// Public returns the public key.
+// IsDeterministic reports whether the key returns the same signature for the same message.
+func (s *Signer) IsDeterministic() bool { return !s.isRandom }
+
+// Storing returns a signer with the same key that stores its signatures, unless the key signs
+// deterministically.
+func (s *Signer) Storing(in Signatures) *Signer {
+	out := *s
+	out.stored = in
+	return &out
+}
+
+// Public returns the public key; nil if certified keys sign.
 func (s *Signer) Public() *ecdsa.PublicKey {
+	if s.certifier != nil {
+		return nil
+	}
 	public, _ := s.key.Public().(*ecdsa.PublicKey) // NewSigner accepts no other key
 	return public
 }
 
-func (s *Signer) sign(message []byte) ([]byte, error) {
-	signature, err := s.key.Sign(nil, hash(message), crypto.SHA256)
-	if err != nil {
-		return nil, fmt.Errorf("signing a statement: %w", err)
+func (s *Signer) sign(ctx context.Context, message []byte) ([]byte, error) {
+	sign := func() ([]byte, error) {
+		signature, err := crypto.SignMessage(s.key, nil, message, crypto.SHA256)
+		if err != nil {
+			return nil, fmt.Errorf("signing a statement: %w", err)
+		}
+		return signature, nil
 	}
-	return signature, nil
+	switch {
+	case s.certifier != nil:
+		return nil, errors.New("a certificate of signing_fulcio is for statements only")
+	case !s.isRandom:
+		return sign()
+	case s.stored == nil:
+		return nil, errors.New("the key does not sign deterministically, and its signatures cannot be stored: use a key file")
+	}
+	return s.stored.Signature(ctx, s.hint, hex.EncodeToString(hash(message)), sign)
 }
 
 // NewKey returns a new private key as PEM.

@@ -13,6 +13,9 @@ const (
 	BuildTypeImage = "https://slipway.dev/docs/guide/verify#image"
 	// BuildTypeAugmented is the type of images that are assembled when they are pulled.
 	BuildTypeAugmented = "https://slipway.dev/docs/guide/verify#augmented"
+	// BuildTypeMirrored is the type of images that were copied from another registry. Their provenance
+	// states where they are from, and nothing about how they were made.
+	BuildTypeMirrored = "https://slipway.dev/docs/guide/verify#mirrored"
 )
 
 // Provenance is the predicate of SLSA provenance v1.
@@ -44,7 +47,12 @@ type Parameters struct {
 	LockDigests []string `json:"lockDigests,omitempty"`
 	// Config is the configuration that an augmented image adds, without its layers.
 	Config *Config `json:"config,omitempty"`
-	// Omitted lists inputs that are too many to be listed: "packages".
+	// Source and Target are the names of a mirrored image and of its copy, if each can be read without a
+	// login.
+	Source string `json:"source,omitempty"`
+	Target string `json:"target,omitempty"`
+	// Omitted lists what is incomplete or left out because of its size: "packages", "images" for the
+	// images and layers that were read, "platforms", or "sbom" for the statement with the SBOM.
 	Omitted []string `json:"omitted,omitempty"`
 }
 

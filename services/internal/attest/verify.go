@@ -45,6 +45,11 @@ func BundleOf(manifest []byte, subject digest.Digest) (ocispec.Descriptor, error
 // VerifyArtifact returns the statement in an artifact about a manifest, if one of the keys has signed
 // it. The caller must have verified the digest of the artifact's manifest.
 func VerifyArtifact(a Artifact, subject digest.Digest, keys ...*ecdsa.PublicKey) (*Statement, error) {
+	return verifyArtifact(a, subject, func() (*Statement, error) { return Verify(a.Bundle, subject, keys...) })
+}
+
+// verifyArtifact returns the statement in an artifact. The argument verify verifies its bundle.
+func verifyArtifact(a Artifact, subject digest.Digest, verify func() (*Statement, error)) (*Statement, error) {
 	layer, err := BundleOf(a.Manifest, subject)
 	if err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func VerifyArtifact(a Artifact, subject digest.Digest, keys ...*ecdsa.PublicKey)
 	if layer.Digest != digest.FromBytes(a.Bundle) {
 		return nil, errors.New("the bundle is not the one that its manifest refers to")
 	}
-	s, err := Verify(a.Bundle, subject, keys...)
+	s, err := verify()
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +74,18 @@ func VerifyArtifact(a Artifact, subject digest.Digest, keys ...*ecdsa.PublicKey)
 // Verify returns the statement in a bundle, if one of the keys has signed it and it is about the
 // manifest with the digest.
 func Verify(raw []byte, subject digest.Digest, keys ...*ecdsa.PublicKey) (*Statement, error) {
+	b, err := openBundle(raw, subject)
+	if err != nil {
+		return nil, err
+	}
+	if !b.Envelope.signedBy(keys) {
+		return nil, ErrOtherKey
+	}
+	return b.Envelope.statement(subject)
+}
+
+// openBundle decodes a bundle about a manifest, whose signature is not verified yet.
+func openBundle(raw []byte, subject digest.Digest) (*bundle, error) {
 	if len(raw) > limits.AttestationBundle {
 		return nil, fmt.Errorf("the bundle has %d bytes, and the limit is %d", len(raw), limits.AttestationBundle)
 	}
@@ -84,15 +101,12 @@ func Verify(raw []byte, subject digest.Digest, keys ...*ecdsa.PublicKey) (*State
 		return nil, fmt.Errorf("the bundle's media type is %.100q instead of %q", b.MediaType, BundleType)
 	case b.Envelope == nil:
 		return nil, errors.New("the bundle has no DSSE envelope")
-	case b.Envelope.PayloadType != payloadType:
+	case b.Envelope.PayloadType != payloadType && b.Envelope.PayloadType != mirrorType:
 		return nil, fmt.Errorf("the payload type is %.100q instead of %q", b.Envelope.PayloadType, payloadType)
 	case len(b.Envelope.Signatures) == 0 || len(b.Envelope.Signatures) > limits.SigningKeys:
 		return nil, fmt.Errorf("the envelope has %d signatures; 1 to %d are allowed", len(b.Envelope.Signatures), limits.SigningKeys)
 	}
-	if !b.Envelope.signedBy(keys) {
-		return nil, ErrOtherKey
-	}
-	return parseStatement(b.Envelope.Payload, subject)
+	return &b, nil
 }
 
 // signedBy reports whether one of the keys has made one of the signatures.
@@ -108,11 +122,18 @@ func (e *envelope) signedBy(keys []*ecdsa.PublicKey) bool {
 	return false
 }
 
-// parseStatement reads a statement about a manifest.
-func parseStatement(payload []byte, subject digest.Digest) (*Statement, error) {
-	s := &Statement{}
-	if err := decode(payload, s); err != nil {
+// statement reads the statement, which must be about a manifest.
+func (e *envelope) statement(subject digest.Digest) (*Statement, error) {
+	s := &Statement{IsMirror: e.PayloadType == mirrorType}
+	if err := decode(e.Payload, s); err != nil {
 		return nil, fmt.Errorf("the signed statement is malformed: %w", err)
+	}
+	if s.IsMirror {
+		if p, err := s.Provenance(); err != nil {
+			return nil, err
+		} else if p.BuildDefinition.BuildType != BuildTypeMirrored {
+			return nil, fmt.Errorf("a statement about a copy has the build type %.100q instead of %q", p.BuildDefinition.BuildType, BuildTypeMirrored)
+		}
 	}
 	if s.Type != statementType {
 		return nil, fmt.Errorf("the type of the statement is %.100q instead of %q", s.Type, statementType)

@@ -62,7 +62,7 @@ func TestDefaults(t *testing.T) {
 		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaHistory: 90 * 24 * time.Hour, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
 		CondaPyPIHosts: []string{"files.pythonhosted.org"}, CondaClientMamba: []string{"mambaorg/micromamba"}, CondaClientBase: []string{"ubuntu:24.04"},
 		CondaClientPixi: []string{"ghcr.io/prefix-dev/pixi"}, CRANClient: []string{"rocker/r-ver:4.4.1"},
-		CondaLayers: 20 << 30, CondaLayerMemory: 30 * 24 * time.Hour, CondaLockTTL: 30 * 24 * time.Hour,
+		CondaLayers: 20 << 30, CondaLayerMemory: 30 * 24 * time.Hour, CondaLockTTL: 30 * 24 * time.Hour, PolicyMode: "enforce", ScanDatabaseRefresh: 24 * time.Hour,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
 		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, UpstreamAuth: time.Hour, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, DrainBuilds: 20 * time.Second, LogLevel: "info",
 	}

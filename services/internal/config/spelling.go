@@ -10,12 +10,13 @@ import (
 	"slipway.dev/services/internal/spelling"
 )
 
-// otherVariables lists variables with the same prefix that are not settings: those of the command
-// line and of tests, and the one for the file.
-func otherVariables() []string {
+// OtherVariables lists variables with the same prefix that are not settings: those of the command
+// line, and the one for the file.
+func OtherVariables() []string {
 	return []string{
-		"SLIPWAY_CONFIG", "SLIPWAY_SERVER", "SLIPWAY_TOKEN", "SLIPWAY_WORKSPACE",
+		"SLIPWAY_CONFIG", "SLIPWAY_SERVER", "SLIPWAY_TOKEN", "SLIPWAY_WORKSPACE", "SLIPWAY_PAGER",
 		"SLIPWAY_METRICS_USER", "SLIPWAY_METRICS_PASSWORD",
+		"SLIPWAY_CACHE", "SLIPWAY_CACHE_LOWER", "SLIPWAY_AGENT_DIR", "SLIPWAY_VERIFY", "SLIPWAY_KEY",
 	}
 }
 
@@ -31,7 +32,7 @@ func Misspelt(environ []string) (unknown []string, err error) {
 	var problems []error
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "SLIPWAY_") || known[name] || slices.Contains(otherVariables(), name) ||
+		if !strings.HasPrefix(name, "SLIPWAY_") || known[name] || slices.Contains(OtherVariables(), name) ||
 			strings.HasPrefix(name, "SLIPWAY_TEST_") || strings.HasPrefix(name, "SLIPWAY_STEP_") {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy"
 	"slipway.dev/services/internal/sink"
 	"slipway.dev/services/internal/upstream"
 )
@@ -43,7 +45,8 @@ func (c *Config) Validate() error {
 		networks("trusted_proxies", c.TrustedProxies), origins("cors_origins", c.CORSOrigins), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
 		channelAddress("conda_channel_alias", c.CondaChannelAlias), optionalWebAddress("cran_mirror", c.CRANMirror), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour), between("conda_min_age", c.CondaMinAge, 0, 3650*24*time.Hour),
-		between("conda_history", c.CondaHistory, 0, 3650*24*time.Hour),
+		scanDatabase(c.ScanDatabase), between("scan_database_refresh", c.ScanDatabaseRefresh, limits.ScanRefresh, limits.ScanRefreshMost), existing("scan_vex", c.ScanVEX),
+		keyless(c), rules(c), between("conda_history", c.CondaHistory, 0, 3650*24*time.Hour),
 		between("conda_layer_memory", c.CondaLayerMemory, time.Minute, 100*365*24*time.Hour),
 		between("conda_lock_ttl", c.CondaLockTTL, 0, 100*365*24*time.Hour),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
@@ -81,6 +84,61 @@ func blobCache(c *Config) error {
 		return fmt.Errorf("blob_cache %w", err)
 	}
 	return nil
+}
+
+// Policy returns the settings of the operator's rules.
+func (c *Config) Policy() policy.Settings {
+	return policy.Settings{Registries: c.PolicyRegistries, Channels: c.PolicyChannels, Licenses: c.PolicyLicenses, Signatures: c.PolicySignatures, MinAge: c.CondaMinAge}
+}
+
+// rules checks the operator's rules.
+func rules(c *Config) error {
+	_, err := policy.Parse(c.Policy())
+	problems := []error{err} // only some roles need the files
+	if c.PolicyMode != "enforce" && c.PolicyMode != "warn" {
+		problems = append(problems, fmt.Errorf("policy_mode must be enforce or warn, not %q", c.PolicyMode))
+	}
+	return errors.Join(problems...)
+}
+
+// keyless checks the settings of certificates for short-lived keys.
+func keyless(c *Config) error {
+	problems := []error{
+		together("signing_fulcio", c.SigningFulcio, "signing_timestamp", c.SigningTimestamp),
+		together("signing_fulcio", c.SigningFulcio, "signing_identity_token_file", c.SigningIdentityToken),
+		together("signing_fulcio", c.SigningFulcio, "signing_trusted_root", c.SigningTrustedRoot),
+		optionalWebAddress("signing_fulcio", c.SigningFulcio), optionalWebAddress("signing_timestamp", c.SigningTimestamp),
+	}
+	if c.SigningFulcio == "" {
+		return errors.Join(problems...)
+	}
+	if c.SigningKeyFile != "" || c.SigningAgent != "" {
+		problems = append(problems, errors.New("signing_fulcio excludes signing_key_file and signing_agent: an image is signed in one way; public keys of earlier signatures belong in signing_retired_keys"))
+	}
+	if c.SignSIF {
+		problems = append(problems, errors.New("sign_sif requires a key file: a certificate of signing_fulcio cannot sign Singularity images"))
+	}
+	return errors.Join(problems...)
+}
+
+// scanDatabase requires the absolute path of a folder, or a URL.
+func scanDatabase(v string) error {
+	if v == "" || filepath.IsAbs(v) {
+		return nil
+	}
+	if err := webAddress("scan_database", v); err != nil {
+		return fmt.Errorf("scan_database must be the absolute path of a folder, or a URL such as https://osv-vulnerabilities.storage.googleapis.com, not %q", v)
+	}
+	return nil
+}
+
+// existing requires that files exist.
+func existing(key string, paths []string) error {
+	var problems []error
+	for _, path := range paths {
+		problems = append(problems, files(map[string]string{key: path}))
+	}
+	return errors.Join(problems...)
 }
 
 func loopback(key, v string) error {

@@ -30,6 +30,13 @@ const (
 	CondaChannel Code = "conda.channel"
 	// CondaNotFound is a package that a Conda channel does not have.
 	CondaNotFound Code = "conda.notFound"
+	// PatchRebuild is an image whose packages cannot be exchanged, so that it has to be built again.
+	PatchRebuild Code = "patch.rebuild"
+	// PatchMoves is a patch for which other packages must change than those that may. The detail is
+	// a containerv1.PatchImageResponse with all changes.
+	PatchMoves Code = "patch.moves"
+	// PatchUnchanged is a patch that would change nothing.
+	PatchUnchanged Code = "patch.unchanged"
 	// BuildFailed is an image that does not exist, because its build failed.
 	BuildFailed Code = "build.failed"
 	// BuildRunning is an image that is still being built.
@@ -47,6 +54,16 @@ const (
 	RegistryLimit Code = "registry.limit"
 	// RegistryUnavailable is a registry that cannot be reached or fails.
 	RegistryUnavailable Code = "registry.unavailable"
+	// PolicyRegistry is an image of a registry that the operator does not allow.
+	PolicyRegistry Code = "policy.registry"
+	// PolicyChannel is a Conda channel that the operator does not allow.
+	PolicyChannel Code = "policy.channel"
+	// PolicyAge is a Conda package that is not as old as the operator requires.
+	PolicyAge Code = "policy.age"
+	// PolicyLicense is a package with a licence that the operator refuses.
+	PolicyLicense Code = "policy.license"
+	// PolicySignature is an image without a signature that the operator requires.
+	PolicySignature Code = "policy.signature"
 )
 
 // LimitCode returns the code of an exceeded limit: "limit.builds" for "builds", and

@@ -22,12 +22,18 @@ func condaRules() []Rule {
 		{Package: conda + "index", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: conda + "channel", May: append(shared(), conda+"history", conda+"index", conda+"spec", "services/internal/spelling"), Never: []string{buildkit, sql, redis}},
 		{Package: conda + "solver", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{}},
+		// The format of zTOCs is not Conda's: any layer can have one.
+		{Package: "services/internal/ztoc", May: []string{"services/internal/limits"}, Only: []string{"github.com/google/flatbuffers/go", "github.com/klauspost/compress/gzip", "github.com/opencontainers/go-digest", "golang.org/x/sys/unix"}},
+		{Package: "services/internal/chunked", Only: []string{"github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/opencontainers/go-digest"}},
+		{Package: "services/internal/soci", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/ztoc"}, Only: []string{
+			"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
+		}},
 		// Packages become the layers of an image. Only builders import these.
 		{Package: packages + "artifact", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}},
 		{Package: packages + "activation", May: []string{"services/internal/limits"}, Never: []string{buildkit, sql, redis}},
 		{Package: packages + "layering", May: []string{
-			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/fault", "services/internal/layertar", "services/internal/limits",
-			"services/internal/oci", "services/internal/upstream",
+			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/chunked", "services/internal/fault", "services/internal/layertar", "services/internal/limits",
+			"services/internal/oci", "services/internal/soci", "services/internal/upstream", "services/internal/ztoc", mount + "environment", mount + "erofs", mount + "pack",
 		}, Never: []string{buildkit, sql, redis}},
 		// The service. No other package imports it.
 		{Package: "services/conda", May: append(shared(), conda+"channel", conda+"envfile", conda+"index", conda+"lockfile", conda+"solver", conda+"spec"), Never: []string{buildkit, sql, redis}},

@@ -41,7 +41,7 @@ const (
 func shared() []string {
 	return []string{
 		"proto/gen/...", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fairshare", "services/internal/fault",
-		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/paging", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
+		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/paging", "services/internal/policy", "services/internal/policy/enforce", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 
@@ -58,6 +58,19 @@ func internalRules() []Rule {
 		{Package: "services/internal/lifetime", Only: []string{}},
 		{Package: "services/internal/layertar", Only: []string{"github.com/klauspost/compress/..."}},
 		{Package: "services/internal/attest", May: []string{"services/internal/limits"}, Only: []string{"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/..."}},
+		{Package: "services/internal/attest/sshagent", May: []string{"services/internal/limits"}, Only: []string{"golang.org/x/crypto/ssh/..."}},
+		{Package: "services/internal/attest/trust", May: []string{"services/internal/attest", "services/internal/limits"}, Only: []string{
+			"github.com/sigstore/protobuf-specs/gen/pb-go/...", "github.com/sigstore/timestamp-authority/v2/pkg/verification", "google.golang.org/protobuf/encoding/protojson",
+		}},
+		{Package: "services/internal/attest/keyless", May: []string{
+			"services/internal/attest", "services/internal/attest/trust", "services/internal/fault", "services/internal/limits",
+		}, Only: []string{"github.com/digitorus/timestamp"}},
+		{Package: "services/internal/attest/sign", May: []string{"services/internal/attest"}, Only: []string{}},
+		// The operator's rules: values in, violations out.
+		{Package: "services/internal/policy", May: []string{"services/internal/attest", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{"github.com/github/go-spdx/v2/spdxexp", "github.com/github/go-spdx/v2/spdxexp/spdxlicenses"}},
+		{Package: "services/internal/policy/enforce", May: []string{
+			"proto/gen/...", "services/internal/attest", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/policy", "services/internal/upstream",
+		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
@@ -75,6 +88,15 @@ func internalRules() []Rule {
 			"github.com/CycloneDX/cyclonedx-go", "github.com/github/go-spdx/v2/spdxexp", "github.com/google/uuid", "github.com/package-url/packageurl-go",
 			"github.com/spdx/tools-golang/spdx/v2/common", "github.com/spdx/tools-golang/spdx/v2/v2_3",
 		}},
+		// Known vulnerabilities of the components of bills of materials, in a SQLite file of its own.
+		{Package: "services/internal/vulns", May: []string{
+			conda + "spec", "services/internal/bounded", "services/internal/fault", "services/internal/limits", "services/internal/retry", "services/internal/sbom", "services/internal/vex", sqldb,
+		}, Only: []string{sql, "github.com/package-url/packageurl-go", "github.com/pandatix/go-cvss/...", "github.com/prometheus/client_golang/..."}},
+		// OpenVEX documents, also for the command line: no I/O except files.
+		{Package: "services/internal/vex", May: []string{"proto/gen/...", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
+			"github.com/package-url/packageurl-go", "google.golang.org/protobuf/proto",
+		}},
+		{Package: "services/internal/vex/owners", May: []string{"proto/gen/...", "services/internal/caller", "services/internal/limits", "services/internal/memo", "services/internal/vex"}, Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
 		{Package: "services/internal/pullthrough", May: []string{
 			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
@@ -91,15 +113,39 @@ func internalRules() []Rule {
 	}
 }
 
+// mount is the folder of the packages about mounted environments.
+const mount = "services/mount/"
+
+// mountRules returns the rules of the packages about mounted environments, callees first.
+func mountRules() []Rule {
+	return []Rule{
+		// Formats: bytes in, bytes out. Builders write them, and the command line reads them.
+		{Package: mount + "erofs", May: []string{"services/internal/limits"}, Only: []string{}},
+		{Package: mount + "pack", May: []string{mount + "erofs", "services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd"}},
+		{Package: mount + "environment", May: []string{mount + "pack", "services/internal/limits"}, Only: []string{"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/..."}},
+		{Package: mount + "mounttest", May: []string{mount + "environment", mount + "erofs", mount + "pack"}},
+		// Only the command line mounts, on the user's machine.
+		{Package: mount + "cache", May: []string{mount + "erofs", mount + "mounttest", mount + "pack", "services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd", "golang.org/x/sys/unix"}},
+		// Images are unpacked with the code of builders that merges layers and reads squashfs, which depends on nothing else of them.
+		{Package: mount + "rootfs", May: []string{builder + "arena", builder + "flatten", builder + "unsquash", "services/internal/limits"}, Only: []string{}},
+		{Package: mount + "fuse", May: []string{mount + "erofs", mount + "mounttest"}, Only: []string{"golang.org/x/sys/unix"}},
+		// It verifies indexes, which the kernel reads as root.
+		{Package: mount + "kernel", May: []string{mount + "erofs", mount + "mounttest"}, Only: []string{"golang.org/x/sys/unix"}},
+		{Package: mount + "sandbox", May: []string{mount + "fuse", mount + "kernel", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
+		{Package: mount + "agent", May: []string{mount + "fuse", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
+	}
+}
+
 // Rules returns the table. The first rule whose Package matches applies.
 func Rules() []Rule {
 	storing := append(shared(), sqldb) // for services with tables
-	return slices.Concat(builderRules(), condaRules(), clientRules(), benchRules(), internalRules(), []Rule{
+	return slices.Concat(builderRules(), condaRules(), clientRules(), benchRules(), internalRules(), mountRules(), []Rule{
 		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
 		{Package: "gateway/contract"},
 		{Package: "gateway/contracttest"},
 		{Package: "gateway/openapi", May: []string{"gateway/contracttest", "proto/gen/..."}},
-		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
+		{Package: "gateway/manual"},
+		{Package: "gateway", May: []string{"proto/gen/...", "docs", "gateway/manual"}, Never: []string{sql, redis}},
 
 		// Packages that all packages of the platform share.
 		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
@@ -122,6 +168,7 @@ func Rules() []Rule {
 		{Package: "services/platform/webhooks", May: append(slices.Clone(storing), eventBus, "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// A limit is of an organisation, a workspace or a user.
 		{Package: "services/platform/quota", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity"), Never: []string{buildkit}},
+		{Package: "services/platform/vexdocs", May: append(slices.Clone(storing), "services/internal/vex", "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs"), Never: []string{buildkit}},
 		// The service itself only combines its packages.
 		{Package: "services/platform", May: append(slices.Clone(storing), "services/internal/sink", "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build/migrations", Only: []string{}},
@@ -138,9 +185,9 @@ func Rules() []Rule {
 			"services/internal/fairshare", "services/internal/ratelimit",
 		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
-		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
+		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", "services/internal/attest", "services/internal/soci", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", conda+"spec", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough", "services/internal/sbom", "services/internal/vex/owners"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
 			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
@@ -160,7 +207,7 @@ func Rules() []Rule {
 		{Package: "services/container/conda", May: []string{"proto/gen/...", conda + "envfile", conda + "lockfile", conda + "spec", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
 		}},
-		{Package: "services/inspect", May: append(shared(), "services/inspect/installed", "services/inspect/listing", conda+"spec", "services/internal/layertar", "services/internal/sbom"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect", May: append(shared(), "services/inspect/installed", "services/inspect/listing", conda+"spec", "services/internal/layertar", "services/internal/sbom", "services/internal/vex", "services/internal/vex/owners", "services/internal/vulns"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/inspect/installed", May: []string{conda + "spec", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},
@@ -169,7 +216,7 @@ func Rules() []Rule {
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
 		// The embedded image store is used like any other registry.
 		{Package: "services/registry/store", May: []string{"services/internal/caller", "services/internal/limits", "services/internal/oci", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
-		{Package: "services/registry", May: append(shared(), metricsBus, "services/internal/bucket", "services/internal/pullthrough", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/registry", May: append(shared(), metricsBus, "services/internal/bucket", "services/internal/pullthrough", "services/internal/spool", "services/mount/environment", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
 		{Package: "services/app/transfer", May: []string{

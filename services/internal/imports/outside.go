@@ -25,18 +25,23 @@ func clientRules() []Rule {
 		{Package: client + "session", May: []string{"proto/gen/...", library, client + "output", client + "prompt", client + "usage"}},
 		{Package: client + "follow", May: []string{"proto/gen/...", library, client + "output", client + "session"}},
 		{Package: client + "image", May: []string{
-			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
+			"proto/gen/...", "services/internal/limits", "services/internal/vex", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
 		{Package: client + "batch", May: []string{
 			"proto/gen/...", "services/internal/limits", library, client + "conda", client + "file", client + "image", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
-		{Package: client + "verify", May: []string{"services/internal/attest", "services/internal/limits", client + "bundle", client + "output", client + "session", client + "usage"}},
+		{Package: client + "run", May: []string{
+			"proto/gen/...", "services/internal/lifetime", "services/internal/limits", "services/mount/...", client + "bundle", client + "conda", client + "follow", client + "image", client + "output", client + "session", client + "usage", client + "verify",
+		}},
+		{Package: client + "doctor", May: []string{"proto/gen/...", "services/mount/cache", "services/mount/sandbox", client + "output", client + "run", client + "session", client + "usage"}},
+		{Package: client + "verify", May: []string{"services/internal/attest", "services/internal/attest/trust", "services/internal/limits", client + "bundle", client + "output", client + "session", client + "usage"}},
 		{Package: client + "snakemake", May: []string{client + "batch", client + "file", client + "output", client + "session"}},
 		{Package: client + "nfcore", May: []string{client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
+		{Package: client + "patch", May: []string{"proto/gen/...", library, client + "follow", client + "output", client + "session", client + "usage"}},
 		{Package: client + "account", May: []string{
-			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
+			"proto/gen/...", "services/internal/lifetime", "services/internal/limits", "services/internal/vex", client + "output", client + "prompt", client + "session", client + "usage",
 		}},
 		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
 	}

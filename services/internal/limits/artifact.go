@@ -73,6 +73,19 @@ const (
 	DiscardedBuildsInAll = 1_000_000
 	// LayerMakers is the maximum number of workers that built layers of one image.
 	LayerMakers = 200
+	// ZtocBytes is the maximum size of a layer's zTOC: of its checkpoints, and of the headers of
+	// its entries, in bytes. ZtocGzipText is the maximum length of the name and of the comment
+	// of a gzip stream.
+	ZtocBytes    = 256 << 20
+	ZtocGzipText = 64 << 10
+	// ZtocUnpacked is the maximum length of a layer before compression that is read for a zTOC, in
+	// bytes.
+	ZtocUnpacked = 64 << 30
+	// ZtocLayer is the minimum size of a layer that gets a zTOC, in bytes, as in soci-snapshotter.
+	ZtocLayer = 10 << 20
+	// ZtocReason is the maximum length of the reason in a build's log why a layer has no zTOC, in
+	// bytes.
+	ZtocReason = 300
 	// LayerKeys is the maximum number of layers in one lookup call, LayerLookups the number
 	// of concurrent lookups, and LayerLookup their timeout.
 	LayerKeys, LayerLookups = 1000, 16
@@ -122,6 +135,14 @@ func artifactRows() []Row {
 		{What: "images that were discarded because a worker was revoked", Bound: n(DiscardedBuildsInAll), Why: "the registry holds their builds' ids in memory; beyond the limit it serves no image that was built"},
 		{What: "use of a worker's key without asking whether it has been revoked", Bound: WorkerKeyLease.String(), Why: "a revocation takes effect after that time"},
 		{What: "workers that the layers in one image come from", Bound: n(LayerMakers), Why: "they are stored with the build, for `slipwayd workers revoke`; further layers are built by the worker itself"},
+		{
+			What: "zTOC of a layer", Bound: size(ZtocBytes) + " of checkpoints, of which each 4 MiB of the layer has one, and of headers of " + n(ImageEntries) + " files",
+			Why: "it is in memory while the layer is built or read",
+		},
+		{What: "layer that gets a zTOC in an image with a SOCI index", Bound: "at least " + size(ZtocLayer) + "; layers that the worker has not compressed itself are read one at a time in each build", Why: "smaller layers are downloaded as fast as a part of them; it is the default of soci-snapshotter"},
+		{What: "table of contents of an eStargz or zstd:chunked layer", Bound: "one entry for each file of the layer, and for each 4 MiB of a file with eStargz", Why: "it is in memory while the layer is built, at about 300 bytes an entry"},
+		{What: "length of a layer before compression that is read for a zTOC", Bound: size(ZtocUnpacked), Why: "a small layer may be unpacked to any length; the image has no zTOC of a longer one"},
+		{What: "name and comment of a gzip stream that is read for a zTOC", Bound: size(ZtocGzipText) + " each", Why: "the format has no limit"},
 		{What: "layers that are looked up in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a request to NATS"},
 		{
 			What: "index of commands and files of packages", Bound: n(IndexedPackages) + " packages with " + n(IndexedFiles) + " files; the packages that were not used for the longest time are removed",

@@ -19,6 +19,9 @@ const (
 	IndexEntries = 128
 	// ImageLayers is the maximum number of layers of a manifest.
 	ImageLayers = 512
+	// ArtifactLayers is the maximum number of layers of the manifest of an artifact that is not a
+	// container image.
+	ArtifactLayers = MountPackages + 1
 	// ImagesChanged is the maximum number of images of an index that are modified.
 	ImagesChanged = 32
 	// ImageDocuments is the maximum total size in bytes of the documents of one image that
@@ -154,6 +157,7 @@ func fetchRows() []Row {
 		{What: "delay of a client by an upload to the bucket", Bound: BucketHold.String() + ", plus one second for each " + size(BucketRate), Why: "pulls must not wait for a cache; a slower bucket does not get the blob"},
 		{What: "failing bucket", Bound: "not contacted for " + BucketBackoff.String(), Why: "each pull would wait for it"},
 		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is in memory for the duration of a pull"},
+		{What: "layers of an artifact that is not an image", Bound: n(ArtifactLayers), Why: "an environment has one for each package; the size of the manifest is limited, too"},
 		{What: "images of an index that are modified", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
 		{What: "documents larger than " + size(SmallDocument) + " that one process reads concurrently", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; clients get equal shares, " + n(DocumentsWaiting) + " requests wait, and one that waits longer than " + DocumentsWait.String() + " fails with 503"},
 		{What: "response of a registry's token service", Bound: size(TokenAnswer), Why: "it holds one token"},

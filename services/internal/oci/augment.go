@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -254,34 +255,54 @@ func repoint(desc *object, doc Document) error {
 }
 
 // replaceEntries returns an index in which the entries with the given positions refer to
-// other documents.
-func replaceEntries(root Document, changed map[int]Document) (Document, error) {
-	o, err := parseObject(root.Bytes)
-	if err != nil {
-		return Document{}, malformed(root, err)
-	}
-	list, err := elements(o.get("manifests"))
-	if err != nil {
-		return Document{}, malformed(root, err)
-	}
-	for i, doc := range changed {
-		desc, err := parseObject(list[i])
-		if err != nil {
-			return Document{}, malformed(root, err)
-		}
-		if err := repoint(desc, doc); err != nil {
-			return Document{}, malformed(root, err)
-		}
-		if list[i], err = desc.MarshalJSON(); err != nil {
-			return Document{}, malformed(root, err)
-		}
-	}
-	if err := o.set("manifests", array(list)); err != nil {
-		return Document{}, malformed(root, err)
-	}
-	raw, err := o.MarshalJSON()
+// other documents, with more entries at the end. Companions follow their images.
+func replaceEntries(root Document, changed map[int]Document, more ...ocispec.Descriptor) (Document, error) {
+	raw, err := entriesReplaced(root, changed, more)
 	if err != nil {
 		return Document{}, malformed(root, err)
 	}
 	return NewDocument(root.MediaType, raw), nil
+}
+
+func entriesReplaced(root Document, changed map[int]Document, more []ocispec.Descriptor) ([]byte, error) {
+	o, err := parseObject(root.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	list, err := elements(o.get("manifests"))
+	if err != nil {
+		return nil, err
+	}
+	renamed := map[digest.Digest]digest.Digest{}
+	for i, doc := range changed {
+		desc, err := parseObject(list[i])
+		if err != nil {
+			return nil, err
+		}
+		var old digest.Digest
+		if err := json.Unmarshal(desc.get("digest"), &old); err != nil {
+			return nil, err
+		}
+		renamed[old] = doc.Digest
+		if err := repoint(desc, doc); err != nil {
+			return nil, err
+		}
+		if list[i], err = desc.MarshalJSON(); err != nil {
+			return nil, err
+		}
+	}
+	if err := follow(list, renamed); err != nil {
+		return nil, err
+	}
+	for _, d := range more {
+		raw, err := encode(d)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, raw)
+	}
+	if err := o.set("manifests", array(list)); err != nil {
+		return nil, err
+	}
+	return o.MarshalJSON()
 }

@@ -135,8 +135,12 @@ func ParseManifest(d Document) (ocispec.Manifest, error) {
 	if err := Decode(d.Bytes, &m); err != nil {
 		return m, malformed(d, err)
 	}
-	if len(m.Layers) > limits.ImageLayers {
-		return m, fault.Invalid.Newf("The image %s has %d layers; the limit is %d", d.Digest, len(m.Layers), limits.ImageLayers)
+	most := limits.ImageLayers
+	if m.ArtifactType != "" { // for example an environment, which has one for each package
+		most = limits.ArtifactLayers
+	}
+	if len(m.Layers) > most {
+		return m, fault.Invalid.Newf("The image %s has %d layers; the limit is %d", d.Digest, len(m.Layers), most)
 	}
 	if err := check(&m.Config); err != nil {
 		return m, malformed(d, fmt.Errorf("config: %w", err))

@@ -80,14 +80,18 @@ func plainVariant(architecture, variant string) string {
 }
 
 // Matching returns the positions of an index's image manifests for one of the wanted
-// platforms.
+// platforms. Artifacts that belong to an image for the platform, for example SOCI indexes, do
+// not match.
 func Matching(x ocispec.Index, wanted ...ocispec.Platform) []int {
 	var out []int
 	of := platforms.Any(wanted...)
 	for i, m := range x.Manifests {
-		if m.Platform != nil && !IsIndex(m.MediaType) && of.Match(*m.Platform) {
+		if m.Platform != nil && !IsIndex(m.MediaType) && !IsArtifact(m) && of.Match(*m.Platform) {
 			out = append(out, i)
 		}
 	}
 	return out
 }
+
+// IsArtifact reports whether an entry of an index states that it is not a container image.
+func IsArtifact(m ocispec.Descriptor) bool { return m.ArtifactType != "" && !IsConfig(m.ArtifactType) }

@@ -29,7 +29,7 @@ type Image struct {
 	Repository, Name string
 	// Digest is that of the manifest, e.g. "sha256:4bcb…".
 	Digest string
-	// Platform is e.g. "linux/amd64".
+	// Platform is e.g. "linux/amd64"; of an index, those of its images, separated by commas.
 	Platform string
 	// Created is when the image was created. A year before 1970 or after 9999 is written as 1970-01-01.
 	Created time.Time
@@ -293,8 +293,11 @@ func (d *document) name() string { return d.imageName() + "@" + valid(d.image.Di
 func (d *document) purl() string {
 	name := d.imageName()
 	name = name[strings.LastIndexByte(name, '/')+1:]
-	_, arch, _ := strings.Cut(d.image.Platform, "/")
-	arch, _, _ = strings.Cut(arch, "/") // without the variant
+	arch := ""
+	if !strings.Contains(d.image.Platform, ",") {
+		_, arch, _ = strings.Cut(d.image.Platform, "/")
+		arch, _, _ = strings.Cut(arch, "/") // without the variant
+	}
 	return PURL(packageurl.TypeOCI, "", strings.ToLower(name), d.image.Digest, map[string]string{"repository_url": d.image.Repository, "arch": arch})
 }
 

@@ -12,7 +12,7 @@ import (
 
 // copied returns a schema with every kind of column and a foreign key.
 func copied() fstest.MapFS {
-	return fstest.MapFS{"00001_copied.sql": {Data: []byte(`-- +goose Up
+	return fstest.MapFS{"00001_copied.sql": {Data: []byte(`
 CREATE TABLE copied_owners (id bigint PRIMARY KEY, name text NOT NULL, active boolean NOT NULL);
 CREATE TABLE copied_things (id bigint PRIMARY KEY, owner bigint NOT NULL REFERENCES copied_owners (id), content bytea NOT NULL, note bytea, place text);
 `)}}

@@ -24,7 +24,7 @@ func migrations(n int) fs.FS {
 	}
 	out := fstest.MapFS{}
 	for i, text := range all[:n] {
-		out[fmt.Sprintf("%05d_x.sql", i+1)] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + text + "\n")}
+		out[fmt.Sprintf("%05d_x.sql", i+1)] = &fstest.MapFile{Data: []byte(text + "\n")}
 	}
 	return out
 }
@@ -63,7 +63,7 @@ func TestMigrations(t *testing.T) {
 		if err := db.Check(ctx, "other", migrations(1)); err == nil {
 			t.Error("migrating one service migrated another one")
 		}
-		broken := fstest.MapFS{"00001_x.sql": {Data: []byte("-- +goose Up\nCREATE TABLE;\n")}}
+		broken := fstest.MapFS{"00001_x.sql": {Data: []byte("CREATE TABLE;\n")}}
 		if err := db.Migrate(ctx, "broken", broken); err == nil || !strings.Contains(err.Error(), "broken") {
 			t.Errorf("a broken migration: %v", err)
 		}

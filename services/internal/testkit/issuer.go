@@ -63,6 +63,12 @@ func NewIssuer(t testing.TB) *Issuer {
 	return i
 }
 
+// Sign returns a signed token with claims.
+func (i *Issuer) Sign(claims map[string]any) (string, error) {
+	raw, err := json.Marshal(claims)
+	return oidctest.SignIDToken(i.key, "k", oidc.RS256, string(raw)), err
+}
+
 // auth redirects the browser back with the code "good".
 func (i *Issuer) auth(w http.ResponseWriter, r *http.Request) {
 	q, now := r.URL.Query(), time.Now()

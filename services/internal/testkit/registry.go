@@ -68,7 +68,8 @@ func (r *Registry) Stop() {
 // Empty removes everything from the registry, like the loss of its disk.
 func (r *Registry) Empty(t testing.TB) {
 	t.Helper()
-	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}})
+	deletes := true
+	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}, API: config.ConfigAPI{DeleteEnabled: &deletes}})
 	t.Cleanup(func() { _ = store.Close() })
 	r.mu.Lock()
 	defer r.mu.Unlock()

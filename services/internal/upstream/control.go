@@ -62,12 +62,14 @@ func (c *Control) For(a Access, host string) *regclient.RegClient {
 	if rc, ok := c.clients.GetIfPresent(key); ok {
 		return rc
 	}
-	rc := c.client(a, host)
+	rc := c.New(a, host)
 	c.clients.Set(key, rc)
 	return rc
 }
 
-func (c *Control) client(a Access, host string) *regclient.RegClient {
+// New returns a client that no other caller uses. With the shared client of For, a request can fail
+// while another one asks for a token for another repository or for more rights.
+func (c *Control) New(a Access, host string) *regclient.RegClient {
 	h := config.HostNewName(host)
 	h.User, h.Pass = a.Login.Username, a.Login.Password
 	h.ReqConcurrent = 64

@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE metrics_counts (
     metric text   NOT NULL, -- builds, pulls or filesystem
     day    text   NOT NULL, -- yyyy-mm-dd, UTC; '': sum of all days

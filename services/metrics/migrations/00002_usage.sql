@@ -1,4 +1,3 @@
--- +goose Up
 -- Usage by day, user and workspace, for reports.
 CREATE TABLE metrics_usage (
     day          text   NOT NULL, -- yyyy-mm-dd, UTC

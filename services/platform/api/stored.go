@@ -34,6 +34,7 @@ const (
 	Webhooks             Stored = "webhooks"
 	Runs                 Stored = "runs"
 	Limits               Stored = "limits"
+	VexDocuments         Stored = "vexDocuments"
 )
 
 // A storedLimit is the maximum number of objects of a kind.
@@ -63,6 +64,7 @@ func storedLimits() map[Stored]storedLimit {
 		Webhooks:             {limits.WebhooksPerOwner, "webhooks", deleteUnused},
 		Runs:                 {limits.RunsPerWorkspace, "runs of a workspace", deleteUnused},
 		Limits:               {limits.OwnLimits, "limits of organisations, workspaces and users", deleteUnused},
+		VexDocuments:         {limits.VEXPerOwner, "VEX documents", deleteUnused},
 	}
 }
 

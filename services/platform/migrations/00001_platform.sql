@@ -1,4 +1,3 @@
--- +goose Up
 CREATE TABLE platform_users (
     id           bigint PRIMARY KEY,
     user_name    text   NOT NULL UNIQUE,

@@ -1,4 +1,3 @@
--- +goose Up
 ALTER TABLE platform_users ADD COLUMN administrator boolean NOT NULL DEFAULT false;
 UPDATE platform_users SET administrator = true WHERE id = 1;
 

@@ -1,4 +1,3 @@
--- +goose Up
 -- Whether a role comes from a group at the sign-in provider. Such roles follow the groups at
 -- each sign-in; others are only changed by people.
 ALTER TABLE platform_users ADD COLUMN administrator_by_group boolean NOT NULL DEFAULT false;

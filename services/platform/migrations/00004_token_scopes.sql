@@ -1,4 +1,3 @@
--- +goose Up
 ALTER TABLE platform_tokens ADD COLUMN scopes text NOT NULL DEFAULT '';         -- separated by spaces; '': all rights of the user
 ALTER TABLE platform_tokens ADD COLUMN workspace_id bigint NOT NULL DEFAULT 0;  -- the only workspace; 0: all
 ALTER TABLE platform_tokens ADD COLUMN used_from text NOT NULL DEFAULT '';      -- the client's address at used_at

@@ -1,4 +1,3 @@
--- +goose Up
 -- Accounts without a person. They have tables of their own, so that nothing that lists, changes or signs in
 -- users can find them, neither in this release nor in the previous one.
 CREATE TABLE platform_robots (

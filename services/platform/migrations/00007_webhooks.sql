@@ -1,4 +1,3 @@
--- +goose Up
 -- Addresses to which events are sent. Each secret is sealed like credentials.
 CREATE TABLE platform_webhooks (
     id              text   PRIMARY KEY,

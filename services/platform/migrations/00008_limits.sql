@@ -1,4 +1,3 @@
--- +goose Up
 -- Limits of single organisations, workspaces and users. Exactly one of the ids is set.
 CREATE TABLE platform_limits (
     subject      text   NOT NULL, -- its category and id, e.g. organization/12

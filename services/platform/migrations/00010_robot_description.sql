@@ -1,2 +1,1 @@
--- +goose Up
 ALTER TABLE platform_robots ADD COLUMN description text NOT NULL DEFAULT '';

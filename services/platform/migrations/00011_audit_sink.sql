@@ -1,4 +1,3 @@
--- +goose Up
 -- How far the audit trail was written to audit_sink: at most one row, which the first process
 -- with this setting creates. One process at a time holds the lease and writes.
 CREATE TABLE platform_audit_sink (

@@ -1,4 +1,3 @@
--- +goose Up
 -- Roles that wait for the first sign-in with an e-mail address that no user has yet. They have a table of
 -- their own, so that nothing that reads users, members or participants can take one for a user.
 CREATE TABLE platform_invitations (

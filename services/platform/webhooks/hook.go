@@ -28,8 +28,8 @@ const (
 // only.
 func eventTypes() []string {
 	return []string{
-		eventbus.BuildStarted, eventbus.BuildSucceeded, eventbus.BuildFailed,
-		eventbus.MirrorStarted, eventbus.MirrorSucceeded, eventbus.MirrorFailed, eventbus.ContainerReady, eventbus.ContainerFailed, typeDisabled,
+		eventbus.BuildStarted, eventbus.BuildSucceeded, eventbus.BuildFailed, eventbus.BuildVerified, eventbus.BuildVerificationFailed,
+		eventbus.MirrorStarted, eventbus.MirrorSucceeded, eventbus.MirrorFailed, eventbus.ContainerReady, eventbus.ContainerFailed, eventbus.ContainerPatched, eventbus.ContainerScanned, typeDisabled,
 	}
 }
 

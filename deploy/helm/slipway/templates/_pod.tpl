@@ -68,6 +68,15 @@ capabilities: {drop: [ALL]}
 - {name: SLIPWAY_BLOB_CACHE_CREDENTIALS_FILE, value: /etc/slipway/bucket/credentials}
 {{- end }}
 {{- end }}
+{{- if and (or (eq .name "container") (and (eq .name "build") .root.Values.signing.sif)) .root.Values.signing.secret }}
+- {name: SLIPWAY_SIGNING_KEY_FILE, value: /etc/slipway/signing/signing-key}
+{{- with .root.Values.signing.retired }}
+- {name: SLIPWAY_SIGNING_RETIRED_KEYS, value: "/etc/slipway/signing/{{ join ",/etc/slipway/signing/" . }}"}
+{{- end }}
+{{- if .root.Values.signing.sif }}
+- {name: SLIPWAY_SIGN_SIF, value: "true"}
+{{- end }}
+{{- end }}
 {{- if and (eq .name "build") .root.Values.autoscaling.builders }}
 - {name: SLIPWAY_BUILDERS_ON_DEMAND, value: "true"}
 {{- end }}

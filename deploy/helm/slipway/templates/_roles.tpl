@@ -4,7 +4,7 @@ offers. The source is services/app/roles.go.
 */}}
 {{- define "slipway.roles" -}}
 platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
-container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build, conda]}
+container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build, conda, inspect]}
 build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 builder: {nats: true, registries: true, calls: [build, container]}
 conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform, build]}

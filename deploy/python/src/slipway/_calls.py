@@ -383,6 +383,8 @@ def wait(
             build_id = now.build_id or build_id
             if now.status == "DONE":
                 reason = f"build {build_id} failed ({now.reason_code or 'unknown'}): {now.message or now.reason}"
+                if now.reason_code == "scan":
+                    reason = now.message or now.reason
                 raise BuildError(reason, build_id, now.reason_code)
         if on_event is None or build_id in followed:
             yield from _pause(deadline, pause, build_id)

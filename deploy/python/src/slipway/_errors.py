@@ -62,7 +62,8 @@ class BuildError(SlipwayError):
     Attributes:
         build_id: The build, e.g. to read its log.
         reason_code: The kind of failure: ``"solve"``, ``"build"``, ``"push"``, ``"timeout"``, ``"memory"``,
-            ``"cancelled"``, ``"internal"`` or ``"revoked"``. Others may be added.
+            ``"cancelled"``, ``"internal"``, ``"revoked"``, or ``"scan"`` for an image that its scan did not allow. Others may
+            be added.
     """
 
     def __init__(self, message: str, build_id: str, reason_code: str) -> None:

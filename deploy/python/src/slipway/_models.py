@@ -17,6 +17,10 @@ def _json(name: str) -> dict[str, Any]:
     return {"json": name}
 
 
+def _no_counts() -> Mapping[str, int]:
+    return {}
+
+
 def _none() -> Mapping[str, str]:
     return {}
 
@@ -164,6 +168,8 @@ class ContainerStatus:
     ``status`` is ``"PENDING"``, ``"BUILDING"``, ``"SCANNING"`` or ``"DONE"``; ``succeeded`` is None until it is
     ``"DONE"``. ``expected_start`` and ``expected_end`` are estimates in seconds from now, ``position`` is the place in
     the queue, and ``duration`` is nanoseconds as a string. ``mirror_id`` is the ``build_id`` of a mirror.
+    ``vulnerabilities`` is the number of known vulnerabilities by severity, such as ``"HIGH"``, once a requested scan has
+    ended.
     """
 
     id: str = ""
@@ -181,6 +187,8 @@ class ContainerStatus:
     position: int | None = None
     expected_start: float | None = None
     expected_end: float | None = None
+    scan_id: str = ""
+    vulnerabilities: Mapping[str, int] = field(default_factory=_no_counts)
 
 
 @dataclass(frozen=True)
@@ -205,12 +213,16 @@ class CondaOptions:
 
 @dataclass(frozen=True)
 class Build:
-    """The record of a build. ``digest`` is that of the image, once it was pushed; ``duration`` is in seconds."""
+    """The record of a build. ``digest`` is that of the image, once it was pushed; ``duration`` is in seconds.
+
+    ``environment`` is the digest of the artifact of a mounted environment.
+    """
 
     build_id: str = ""
     status: str = ""
     succeeded: bool | None = None
     digest: str = ""
+    environment: str = ""
     target_image: str = ""
     served: bool | None = None
     platform: str = ""
@@ -361,6 +373,7 @@ class Submitted:
     freeze: bool | None = None
     mirror: bool | None = None
     message: str = ""
+    scan_id: str = ""
 
 
 @dataclass(frozen=True)

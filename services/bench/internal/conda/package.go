@@ -58,10 +58,15 @@ type packageRecord struct {
 	installed int64
 }
 
-// writePackage writes an artifact to a folder with a compression level for its content, and
-// returns its file name and record.
+// writePackage writes the version 1.0 of a package to a folder with a compression level for its
+// content, and returns its file name and record.
 func writePackage(dir, name string, level zstd.EncoderLevel, files []packed) (string, packageRecord) {
-	rec := packageRecord{Name: name, Version: "1.0", Build: "h0_0", Depends: []string{}, Subdir: "linux-64", Timestamp: 1_700_000_000_000}
+	return writeVersion(dir, name, "1.0", level, files)
+}
+
+// writeVersion is writePackage for any version.
+func writeVersion(dir, name, version string, level zstd.EncoderLevel, files []packed) (string, packageRecord) {
+	rec := packageRecord{Name: name, Version: version, Build: "h0_0", Depends: []string{}, Subdir: "linux-64", Timestamp: 1_700_000_000_000}
 	base := fmt.Sprintf("%s-%s-%s", rec.Name, rec.Version, rec.Build)
 	var list []listed
 	for _, f := range files {

@@ -29,18 +29,25 @@ func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequ
 	id := source.GetIdentifier()
 	why := s.refusal(ctx, id)
 	name, isImage := strings.CutPrefix(id, imageScheme)
+	read := digestIn(name)
 	switch {
-	case why != "" || !isImage || s.isChecked(digestIn(name), req.GetPlatform()):
+	case why != "" || !isImage || s.isChecked(read, req.GetPlatform()):
 	case image == nil:
 		return nil, &gateway.ResolveSourceMetaRequest{
 			Source: source, Platform: req.GetPlatform(), Image: &gateway.ResolveSourceImageRequest{},
 		}, nil
 	default:
-		why = s.check(image, req.GetPlatform())
-		if why == "" && digestIn(name) != image.GetDigest() {
+		read = image.GetDigest()
+		if why = s.checkSigned(ctx, name, read); why == "" {
+			why = s.check(image, req.GetPlatform())
+		}
+	}
+	if why == "" && isImage {
+		s.noteImage(name, read)
+		if digestIn(name) != read {
 			return &policysession.DecisionResponse{
 				Action: spb.PolicyAction_CONVERT,
-				Update: &pb.SourceOp{Identifier: imageScheme + name + "@" + image.GetDigest(), Attrs: source.GetAttrs()},
+				Update: &pb.SourceOp{Identifier: imageScheme + name + "@" + read, Attrs: source.GetAttrs()},
 			}, nil, nil
 		}
 	}
@@ -110,5 +117,5 @@ func reason(err error) string {
 	if f, ok := fault.As(err); ok {
 		return f.Public
 	}
-	return "its configuration cannot be read"
+	return "it cannot be checked"
 }

@@ -122,12 +122,16 @@ func (s *sifBase) find(ctx context.Context) (ocispec.Descriptor, error) {
 	if err != nil || oci.IsIndex(doc.MediaType) {
 		return ocispec.Descriptor{}, err
 	}
+	if why := s.from.checkSigned(ctx, s.image.String(), doc.Digest.String()); why != "" {
+		return ocispec.Descriptor{}, &unsquash.Refusal{Why: why}
+	}
 	m, err := oci.ParseManifest(doc)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
 	for _, l := range m.Layers {
 		if l.MediaType == sif.TypeLayer {
+			s.from.noteImage(s.image.String(), doc.Digest.String())
 			return l, nil
 		}
 	}

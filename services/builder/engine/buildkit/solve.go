@@ -30,7 +30,7 @@ import (
 
 // Build builds a job's Dockerfile and pushes the image.
 func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
-	if err := b.canApplyConfig(job.Recipe.GetConfig()); err != nil {
+	if err := b.canComplete(job.Recipe); err != nil {
 		return "", err
 	}
 	dirs, err := b.prepare(ctx, job)
@@ -93,6 +93,9 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	defer end()
 	l := b.o.Logins(job)
 	from := newSources(b.o.Registries, l, job)
+	if from.policy, err = b.o.Policy.ForImages(job.Rules); err != nil {
+		return "", jobs.Internal.Failure("The rules of the operator cannot be applied on this worker: update slipwayd there", err)
+	}
 	keys, err := newKeyring(job, l, b.o.Registries, from)
 	if err != nil {
 		return "", err
@@ -128,11 +131,11 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 		return "", jobs.Internal.Failure("The build service's daemon did not return the image's digest", nil)
 	}
 	reportCache(job, r.ExporterResponse, len(opt.CacheExports) > 0, out)
-	if job.Recipe.GetConfig() == nil {
+	job.HasRead(from.inputs(ctx, b.o.Deps))
+	if !isIncomplete(job) {
 		return digest, nil
 	}
-	out.Print("", "Putting the configuration on top of the image")
-	return b.bake(ctx, job, l, digest)
+	return b.complete(ctx, job, l, digest, out)
 }
 
 // errStuck is returned if the daemon does not end a cancelled build.
@@ -218,7 +221,7 @@ func exported(job jobs.Job) map[string]string {
 		"annotation-index.dev.slipway.build-id": job.ID,
 		"annotation-index.dev.slipway.content-digest": job.ContentDigest,
 	}
-	if job.Recipe.GetConfig() != nil {
+	if isIncomplete(job) {
 		a["name"], a["push-by-digest"] = job.RepositoryName(), "true"
 	}
 	return compress(a, job.Recipe.GetCompression())
@@ -266,7 +269,7 @@ func attributes(job jobs.Job, share step.Share) map[string]string {
 		"attest:provenance":                 "mode=max",
 		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed, since the provenance contains it
 	}
-	if job.Recipe.GetConfig() != nil {
+	if isIncomplete(job) {
 		delete(a, "attest:provenance") // it would describe another image than the pushed one
 	}
 	if share.Token == "" {

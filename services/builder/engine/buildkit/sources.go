@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -13,8 +14,11 @@ import (
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/internal/dockerfile"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/policy/enforce"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -25,6 +29,7 @@ type sources struct {
 	registries remote.Registries
 	logins     *jobs.Logins
 	scope      string
+	policy     *enforce.Enforcer // nil permits every image
 	// forbidden are repositories, as "<host>/<repository>" including everything below, that
 	// no step may read, except for the build's own source and the images allowed by its
 	// request; nil for none.
@@ -49,13 +54,15 @@ type sources struct {
 	grown   int
 	// offered are the digests of the images that this build offers to the daemon itself.
 	offered map[string]bool
+	// read are the images that the build has read.
+	read map[readImage]bool
 }
 
 func newSources(r remote.Registries, l *jobs.Logins, job jobs.Job) *sources {
 	return &sources{
 		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), issued: job.Allowed, seen: map[string]string{},
 		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
-		dockerfile: job.Recipe.GetContainerFile(), checked: map[string]bool{}, offered: map[string]bool{},
+		dockerfile: job.Recipe.GetContainerFile(), checked: map[string]bool{}, offered: map[string]bool{}, read: map[readImage]bool{},
 	}
 }
 
@@ -158,6 +165,11 @@ func (s *sources) checkAccess(ctx context.Context, name string) string {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
+	if !s.isOwnSource(ref) && !s.isAllowed(ref) {
+		if err := s.policy.Image(ctx, "", ref); err != nil {
+			return reason(err)
+		}
+	}
 	repo := upstream.Repository{Host: oci.CanonicalHost(ref.Registry), Name: ref.Repository}
 	read := s.logins.Read
 	if s.isOwnSource(ref) { // only by digest, so that a base image cannot refer to another image of the repository
@@ -175,6 +187,41 @@ func (s *sources) checkAccess(ctx context.Context, name string) string {
 		return f.Public
 	}
 	return "the registry " + ref.Registry + " did not confirm that the image may be read"
+}
+
+// signatureTries is how often a registry is asked for the signatures of an image while it fails, with
+// signaturePause between them.
+const (
+	signatureTries = 3
+	signaturePause = 5 * time.Second
+)
+
+// checkSigned returns why an image lacks the signature that policy_signatures requires; "" if it does
+// not. The image must have been accepted by checkAccess.
+func (s *sources) checkSigned(ctx context.Context, name, imageDigest string) string {
+	ref, err := oci.ParseReference(name)
+	if err != nil {
+		return "the image name " + fault.Clip(name, jobs.TextBytes) + " is malformed"
+	}
+	if !s.policy.MustBeSigned(ref) || s.isOwnSource(ref) || s.isAllowed(ref) {
+		return ""
+	}
+	login, _ := s.of(upstream.Repository{Host: oci.CanonicalHost(ref.Registry), Name: ref.Repository})
+	for range signatureTries {
+		err = s.policy.Signature(ctx, enforce.Image{
+			Name: ref, Digest: digest.Digest(imageDigest), Access: upstream.Access{Scope: "build " + s.scope, Login: login}, Client: fairshare.User("build " + s.scope),
+		})
+		if err == nil || enforce.IsRefusal(err) || !retry.Sleep(ctx, signaturePause) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return ""
+	case ctx.Err() != nil:
+		return "the build was cancelled while its signature was read"
+	}
+	return reason(err)
 }
 
 // isOwnSource reports whether the image is the build's own source, which an earlier build

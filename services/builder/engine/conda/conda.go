@@ -117,7 +117,7 @@ func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 		return "", fmt.Errorf("fetching the logins of channels: %w", err)
 	}
 	defer c.prune(out)
-	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, channelLogins: channelLogins}
+	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, channelLogins: channelLogins, store: c.store}
 	return e.put(ctx)
 }
 

@@ -32,6 +32,7 @@ import (
 	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/chunked"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
@@ -285,6 +286,54 @@ func TestCondaCompressed(t *testing.T) {
 		if again, err := b.engine(where).Build(t.Context(), job, &lines{}); again != first || err != nil {
 			t.Errorf("again it is %s, %v; it was %s", again, err, first)
 		}
+	}
+}
+
+// TestCondaChunked checks that layers whose files can be fetched one by one are ordinary layers with
+// annotations, with the same bytes on every worker.
+func TestCondaChunked(t *testing.T) {
+	t.Parallel()
+	for mode, annotation := range map[string]string{"estargz": chunked.EstargzTOC, "zstd:chunked": chunked.ZstdTOC} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			job := b.job(b.curl(), func(j *jobs.Job) {
+				j.Recipe.Compression = &containerv1.Compression{Mode: mode, Force: mode == "estargz"}
+			})
+			dir := t.TempDir()
+			first, err := b.engine(dir).Build(t.Context(), job, &lines{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			img := b.tagged("1", "amd64")
+			jobstest.CheckLayers(t, img)
+			m, err := img.Manifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, l := range m.Layers {
+				if isOurs := i >= len(m.Layers)-3; isOurs != (l.Annotations[annotation] != "") {
+					t.Errorf("layer %d is %+v", i, l)
+				}
+			}
+			for _, where := range []string{dir, t.TempDir()} {
+				if again, err := b.engine(where).Build(t.Context(), job, &lines{}); again != first || err != nil {
+					t.Errorf("again it is %s, %v; it was %s", again, err, first)
+				}
+			}
+		})
+	}
+}
+
+// TestChunkedRequiresNoSteps checks that an environment with a step is rejected as zstd:chunked.
+func TestChunkedRequiresNoSteps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job(b.curl(), func(j *jobs.Job) {
+		j.Recipe.Compression, j.Recipe.ContainerFile = &containerv1.Compression{Mode: "zstd:chunked"}, "RUN true\n"
+	})
+	if _, err := b.engine(t.TempDir()).Build(t.Context(), job, &lines{}); err == nil || !strings.Contains(err.Error(), "cannot be zstd:chunked") {
+		t.Errorf("the build returned %v", err)
 	}
 }
 

@@ -30,6 +30,9 @@ type environment struct {
 	from          *remote.Source
 	to            *remote.Target
 	channelLogins channelLogins
+	// store has the layers. If isAlone is set, none are shared with other workers or the registry.
+	store   *layering.Folder
+	isAlone bool
 }
 
 // errLayerEvicted is returned for a layer that was evicted before it was pushed.
@@ -70,11 +73,17 @@ func (e *environment) make(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if left.why == "" {
-		pushed, err := e.finish(ctx, m, image)
+		pushed, err := e.finish(ctx, m, packages, image)
 		if err == nil {
 			e.index(ctx, packages)
 		}
 		return pushed, err
+	}
+	if e.job.Recipe.GetMount() {
+		return "", cannotMount(left.why)
+	}
+	if e.job.Recipe.GetCompression().GetMode() == modeChunked {
+		return "", jobs.Build.Failure(left.why+". Layers of steps cannot be zstd:chunked; request the image with buildCompression.mode estargz or zstd", nil)
 	}
 	pushed, err := e.push(ctx, m, image, false)
 	if err != nil {
@@ -103,7 +112,7 @@ func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Build
 				stop(e.tooLarge())
 			}
 		}},
-		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(),
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(), Ztocs: e.job.Recipe.GetSoci(),
 		Known: func(there, n int) {
 			missing = n
 			text := fmt.Sprintf("%d of %d packages exist as layers", there, there+n)
@@ -121,7 +130,7 @@ func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Build
 
 // share returns how layers are shared with other workers, or nil if they are not shared.
 func (e *environment) share() *layering.Share {
-	if e.o.Claims == nil {
+	if e.o.Claims == nil || e.isAlone {
 		return nil
 	}
 	return &layering.Share{
@@ -166,20 +175,56 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	return image, nil
 }
 
-// finish applies the configuration of a frozen image and pushes the image.
-func (e *environment) finish(ctx context.Context, m *layering.Builder, image layering.Image) (string, error) {
+// finish applies the configuration of a frozen image and pushes the image, with the SOCI index and the
+// artifact to mount it that the recipe requires. The image gets its name last, so that every image with
+// a name has them.
+func (e *environment) finish(ctx context.Context, m *layering.Builder, packages []layering.Package, image layering.Image) (string, error) {
+	image, err := e.configured(ctx, image)
+	if err != nil {
+		return "", err
+	}
 	if add := oci.NewAugmentation(e.job.Recipe.GetConfig()); !add.IsZero() {
-		e.out.Print("", "Putting the configuration on top of the image")
-		augmented, err := oci.Augment(ctx, unpushedImage{image.Image}, image.Manifest, add, image.Platform)
-		if err != nil {
-			return "", asFailure(err)
-		}
-		image.Image = augmented.Images[0]
 		if err := e.to.AddLayers(ctx, e.job.Recipe.GetConfig(), image.Platform); err != nil {
 			return "", e.to.Failed(ctx, notPushed, err)
 		}
 	}
-	return e.push(ctx, m, image, true)
+	image, index, err := e.withSoci(ctx, m, packages, image)
+	if err != nil {
+		return "", err
+	}
+	env, err := e.withMount(ctx, m, packages, image)
+	if err != nil {
+		return "", err
+	}
+	isAlone := index == nil && env == nil
+	pushed, err := e.push(ctx, m, image, isAlone)
+	if err != nil || isAlone {
+		return pushed, err
+	}
+	to := &repository{Target: e.to, base: e.from}
+	if err := e.pushMountable(ctx, m, to, packages, env); err != nil {
+		return "", err
+	}
+	root, err := e.pushSoci(ctx, m, to, packages, image, index)
+	if err != nil {
+		return "", err
+	}
+	return root.Digest.String(), e.to.Failed(ctx, notPushed, to.Manifest(ctx, root, true))
+}
+
+// configured applies the configuration of a frozen image.
+func (e *environment) configured(ctx context.Context, image layering.Image) (layering.Image, error) {
+	add := oci.NewAugmentation(e.job.Recipe.GetConfig())
+	if add.IsZero() {
+		return image, nil
+	}
+	e.out.Print("", "Putting the configuration on top of the image")
+	augmented, err := oci.Augment(ctx, unpushedImage{image.Image}, image.Manifest, add, image.Platform)
+	if err != nil {
+		return image, asFailure(err)
+	}
+	image.Image = augmented.Images[0]
+	return image, nil
 }
 
 // titleBytes limits the length of an image's title.
@@ -249,12 +294,14 @@ func (e *environment) push(ctx context.Context, m *layering.Builder, image layer
 	return pushed.Root.Digest.String(), nil
 }
 
-// layersOf returns the compression of package layers. For estargz, which only builds with
-// steps can have, it is gzip: BuildKit recompresses these layers.
+// modeChunked is the compression that requests cannot have for steps.
+const modeChunked = "zstd:chunked"
+
+// layersOf returns the compression of package layers.
 func layersOf(c *containerv1.Compression) layering.Compression {
-	out := layering.Gzip
-	if c.GetMode() == string(layering.Zstd) {
-		out = layering.Zstd
+	out := map[string]layering.Compression{"zstd": layering.Zstd, "estargz": layering.Estargz, modeChunked: layering.ZstdChunked}[c.GetMode()]
+	if out == "" {
+		out = layering.Gzip
 	}
 	if c != nil && c.Level != nil {
 		return out.At(int(c.GetLevel()))

@@ -36,6 +36,11 @@ func (r *repository) Get(ctx context.Context, d ocispec.Descriptor) (io.ReadClos
 	return r.Client.BlobGet(ctx, r.Ref, remote.BlobOf(d))
 }
 
+// GetPart opens a part of a blob.
+func (r *repository) GetPart(ctx context.Context, d ocispec.Descriptor, from, length int64) (io.ReadCloser, error) {
+	return r.ReadPart(ctx, d, from, length)
+}
+
 // Put pushes a blob.
 func (r *repository) Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	return r.PutBlob(ctx, remote.BlobOf(d), content)

@@ -29,13 +29,17 @@ func (f *Engine) Problem() string { return "" }
 func (f *Engine) Run(context.Context) error { return nil }
 
 // Build copies the recipe's source. The same source and configuration produce the same
-// digest. Without a configuration that is the source's digest.
+// digest. Without a configuration and a SOCI index that is the source's digest.
 func (f *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	from, image, to, err := f.o.Open(ctx, job)
 	if err != nil {
 		return "", err
 	}
 	out.Print("push", "Copying "+from.Name+" to "+job.RepositoryName())
+	pushed := image.Manifest.Digest
 	err = to.Push(ctx, from, image, job, out)
-	return image.Manifest.Digest.String(), to.Failed(ctx, "The image could not be pushed to "+job.RepositoryName(), err)
+	if err == nil && job.Recipe.GetSoci() {
+		pushed, err = to.Enable(ctx, job.Recipe, pushed, out)
+	}
+	return pushed.String(), to.Failed(ctx, "The image could not be pushed to "+job.RepositoryName(), err)
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/opencontainers/go-digest"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/internal/fault"
@@ -71,6 +73,7 @@ func (e *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 		return "", to.Failed(ctx, "The image could not be copied to "+job.RepositoryName(), err)
 	}
 	out.Print("", c.summary())
+	job.HasRead(&buildv1.Inputs{Inputs: []*buildv1.Input{from.Input(ctx, digest.Digest(src.GetReference()))}})
 	return src.GetReference(), nil
 }
 

@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/descriptor"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/jobs"
@@ -90,7 +91,26 @@ func (s *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	}
 	out.Print("push", "Pushing it to "+job.RepositoryName())
 	d, err := push(ctx, to, file, job.ContentDigest)
-	return d.String(), to.Failed(ctx, what, err)
+	if err != nil {
+		return "", to.Failed(ctx, what, err)
+	}
+	return d.String(), reportInputs(ctx, from, job)
+}
+
+// reportInputs reports the image that was converted, and its layers.
+func reportInputs(ctx context.Context, from *remote.Source, job jobs.Job) error {
+	layers, err := allLayers(from, job.Recipe.GetConfig(), job.Recipe.GetPlatform())
+	if err != nil {
+		return err
+	}
+	in := &buildv1.Inputs{}
+	jobs.AddInput(in, from.Input(ctx, digest.Digest(job.Recipe.GetSource().GetReference())))
+	jobs.AddInput(in, from.Input(ctx, from.Digest()))
+	for _, l := range layers {
+		jobs.AddInput(in, &buildv1.Input{Digest: l.Name, Layer: true})
+	}
+	job.HasRead(in)
+	return nil
 }
 
 func (s *Engine) folder() (string, error) {
@@ -107,12 +127,19 @@ func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, imag
 	if err != nil {
 		return sif.File{}, err
 	}
+	var sign func(context.Context, []byte) ([]byte, error)
+	if job.Recipe.GetSifKey() != "" {
+		sign = s.o.Logins(job).SignSif
+	}
 	file, err := sif.Make(ctx, dir, sif.Image{
-		Config: image.Config.Bytes, Layers: layers, Compression: s.o.Compression,
+		Config: image.Config.Bytes, Layers: layers, Compression: s.o.Compression, Sign: sign,
 		Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
 	if errors.As(err, new(*flatten.Refusal)) || errors.As(err, new(*squashfs.Refusal)) {
 		return file, jobs.Build.Failure("No Singularity image can be made: "+fault.Clip(err.Error(), jobs.TextBytes), err)
+	}
+	if e, ok := fault.As(err); ok && errors.Is(e, fault.Conflict) { // the key was replaced
+		return file, jobs.Build.Failure(e.Public, err)
 	}
 	return file, err
 }

@@ -13,6 +13,8 @@ import (
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/soci"
+	"slipway.dev/services/internal/ztoc"
 )
 
 // Builder creates the layers of environments. It is safe for concurrent use.
@@ -27,6 +29,9 @@ type Builder struct {
 	Scratch string
 	// Compression is the compression of layers; "" is Gzip.
 	Compression Compression
+	// Ztocs is set if the zTOCs of layers are recorded while they are compressed: Soci then does not
+	// have to read them. They are stored with the layers.
+	Ztocs bool
 	// Concurrency is the number of packages that are fetched and processed concurrently; 0 is 2.
 	// Each needs some MiB of memory in addition to its decompression window.
 	Concurrency int
@@ -46,59 +51,85 @@ func (m *Builder) Packages(ctx context.Context, records []spec.Record) ([]Packag
 	if err != nil {
 		return nil, err
 	}
-	out, missing := make([]Package, len(records)), []int(nil)
-	for i, rec := range records {
+	w := &batch{Builder: m, known: m.Known, onBuilt: m.OnBuilt}
+	for _, rec := range records {
 		key, _, err := m.locate(rec, python)
 		if err != nil {
 			return nil, err
 		}
-		out[i], err = m.Store.Package(ctx, key)
-		if errors.Is(err, fault.NotFound) {
+		w.items = append(w.items, item{key: key, rec: rec, mediaType: m.compression().mediaType(), build: func(ctx context.Context) (Package, error) {
+			return m.layer(ctx, rec, python)
+		}})
+	}
+	return w.build(ctx)
+}
+
+// An item is a layer, or another blob of a package, that is built if it does not exist.
+type item struct {
+	key       spec.LayerKey
+	rec       spec.Record
+	mediaType string
+	// build builds it and stores it under the key.
+	build func(ctx context.Context) (Package, error)
+}
+
+// batch are the items of an environment, in the order of its packages.
+type batch struct {
+	*Builder
+	items    []item
+	packages []Package
+	known    func(there, missing int)         // see Builder.Known
+	onBuilt  func(rec spec.Record, p Package) // see Builder.OnBuilt
+	// skip, if not nil, reports whether the result of an item may be missing after an error.
+	skip func(which int, err error) bool
+}
+
+// build returns the items, and builds the missing ones.
+func (w *batch) build(ctx context.Context) ([]Package, error) {
+	w.packages = make([]Package, len(w.items))
+	var missing []int
+	for i, it := range w.items {
+		p, err := w.Store.Package(ctx, it.key)
+		if w.packages[i] = p; errors.Is(err, fault.NotFound) {
 			missing = append(missing, i)
 		} else if err != nil {
 			return nil, err
 		}
 	}
-	if m.Known != nil {
-		m.Known(len(records)-len(missing), len(missing))
+	if w.known != nil {
+		w.known(len(w.items)-len(missing), len(missing))
 	}
-	w := &batch{Builder: m, records: records, python: python, packages: out}
 	later, err := w.buildAll(ctx, missing, false)
 	if err != nil || len(later) == 0 {
-		return out, err
+		return w.packages, err
 	}
-	if m.Share.Waits != nil {
-		m.Share.Waits(len(later))
+	if w.Share.Waits != nil {
+		w.Share.Waits(len(later))
 	}
 	_, err = w.buildAll(ctx, later, true)
-	return out, err
+	return w.packages, err
 }
 
-// batch are the packages of an environment whose layers are being built.
-type batch struct {
-	*Builder
-	records  []spec.Record
-	python   spec.Python
-	packages []Package
-}
-
-// buildAll builds the layers of some packages, several at a time, and returns those that other
-// workers are building. If wait is set, it waits for them instead.
+// buildAll builds some items, several at a time, and returns those that other workers are
+// building. If wait is set, it waits for them instead.
 func (w *batch) buildAll(ctx context.Context, which []int, wait bool) (later []int, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(w.Concurrency, 2))
 	for _, i := range which {
 		g.Go(func() error {
-			p, err := w.shared(ctx, w.records[i], w.python, wait)
+			p, err := w.shared(ctx, w.items[i], wait)
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, errElsewhere) {
 				later = append(later, i)
 				return nil
 			}
-			if w.packages[i] = p; err == nil && w.OnBuilt != nil {
-				w.OnBuilt(w.records[i], p)
+			if err != nil && w.skip != nil && w.skip(i, err) {
+				return nil
+			}
+			if w.packages[i] = p; err == nil && w.onBuilt != nil {
+				w.onBuilt(w.items[i].rec, p)
 			}
 			return err
 		})
@@ -124,21 +155,43 @@ func (m *Builder) layer(ctx context.Context, rec spec.Record, python spec.Python
 	if err != nil {
 		return Package{}, err
 	}
-	return m.Store.Keep(ctx, key, func(out io.Writer) (Package, error) {
+	return m.keep(ctx, key, func(c encoding, out io.Writer) (Package, *ztoc.Ztoc, error) {
 		file, size, err := m.Fetch.Fetch(ctx, rec)
 		if err != nil {
-			return Package{}, err
+			return Package{}, nil, err
 		}
 		defer func() { _ = file.Close() }()
 		if rec.IsWheel() {
-			return writeWheel(ctx, file, size, rec, at, m.compression(), out)
+			return writeWheel(ctx, file, size, rec, at, c, out)
 		}
 		a, err := artifact.Open(ctx, file, size, rec.FileName)
 		if err != nil {
-			return Package{}, err
+			return Package{}, nil, err
 		}
-		return WriteLayer(ctx, a, rec, at, m.compression(), out)
+		return writeLayer(ctx, a, rec, at, c, out)
 	})
+}
+
+// keep stores a layer that write creates, unless it exists, and its zTOC if that was recorded.
+func (m *Builder) keep(ctx context.Context, key spec.LayerKey, write func(c encoding, out io.Writer) (Package, *ztoc.Ztoc, error)) (Package, error) {
+	var toc *ztoc.Ztoc
+	store := func(recorded bool) (Package, error) {
+		return m.Store.Keep(ctx, key, func(out io.Writer) (p Package, err error) {
+			p, toc, err = write(m.compression().encoding(recorded), out)
+			return p, err
+		})
+	}
+	p, err := store(m.Ztocs)
+	if errors.Is(err, ztoc.ErrInvalid) { // the layer is too large for a zTOC
+		p, err = store(false)
+	}
+	if err != nil || toc == nil || !soci.HasZtoc(p.descriptor()) {
+		return p, err
+	}
+	_, err = m.Store.Keep(ctx, ztocKey(p.Digest), func(out io.Writer) (Package, error) {
+		return writeZtoc(p.Layer, toc.Marshal(soci.Tool), out)
+	})
+	return p, err
 }
 
 // Layers returns the layers of an environment, lowest first: at most limits.CondaLayers.
@@ -166,8 +219,8 @@ func (m *Builder) Layers(ctx context.Context, records []spec.Record, packages []
 	for _, i := range p.rest {
 		members = append(members, packages[i])
 	}
-	rest, err := m.Store.Keep(ctx, groupKey(members, m.compression()), func(to io.Writer) (Package, error) {
-		return merge(ctx, m.Store, members, m.compression(), to)
+	rest, err := m.keep(ctx, groupKey(members, m.compression()), func(c encoding, to io.Writer) (Package, *ztoc.Ztoc, error) {
+		return merge(ctx, m.Store, members, c, to)
 	})
 	return append(out, rest.Layer), err
 }

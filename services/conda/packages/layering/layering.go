@@ -21,19 +21,22 @@ import (
 	"slipway.dev/services/conda/spec"
 )
 
-// Compression is the compression of layers: Gzip or Zstd, or one of these with a level
-// (At). It is a part of the keys of layers.
+// Compression is the compression of layers, or one of them with a level (At). It is a part of the
+// keys of layers.
 type Compression string
 
 // Compressions. Every engine reads gzip. Zstd is smaller, and requires engines since about
-// 2022.
+// 2022. The files of layers with Estargz, which is gzip, and ZstdChunked, which is zstd, can be
+// fetched one by one (package chunked).
 const (
-	Gzip Compression = spec.Gzip
-	Zstd Compression = "zstd"
+	Gzip        Compression = spec.Gzip
+	Zstd        Compression = "zstd"
+	Estargz     Compression = "estargz"
+	ZstdChunked Compression = "zstd-chunked"
 )
 
-// At returns the compression with a level: 0 to 9 for gzip, 1 to 22 for zstd. Levels that
-// the zstd encoder does not distinguish produce the same bytes.
+// At returns the compression with a level: 0 to 9 for gzip and Estargz, 1 to 22 for zstd and
+// ZstdChunked. Levels that the zstd encoder does not distinguish produce the same bytes.
 func (c Compression) At(level int) Compression {
 	return Compression(fmt.Sprintf("%s:%d", c, level))
 }
@@ -54,6 +57,8 @@ type Layer struct {
 	DiffID digest.Digest `json:"diffId"`
 	// By is the layer's entry in the image's history.
 	By string `json:"by,omitempty"`
+	// Annotations are those of its descriptor in the image; nil for none.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // A Package is a package's layer, with the facts that images need.
@@ -96,7 +101,7 @@ func placeOf(rec spec.Record, python spec.Python, scratch string) artifact.Place
 
 // mediaType returns the media type of layers with this compression.
 func (c Compression) mediaType() string {
-	if kind, _, _ := c.split(); kind == Zstd {
+	if kind, _, _ := c.split(); kind == Zstd || kind == ZstdChunked {
 		return ocispec.MediaTypeImageLayerZstd
 	}
 	return ocispec.MediaTypeImageLayerGzip

@@ -1,85 +1,29 @@
 package layering_test
 
 import (
-	"archive/tar"
-	"archive/zip"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
-
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/packages/layering"
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // bigArtifact writes a package with one incompressible binary file of the given size, which
 // contains a prefix.
 func bigArtifact(t *testing.T, mib int) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "big-1-0.conda")
+	name := filepath.Join(t.TempDir(), condadata.BigPackage)
 	f, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = f.Close() }()
-	z := zip.NewWriter(f)
-	archive := func(member string, write func(w *tar.Writer) error) {
-		m, err := z.CreateHeader(&zip.FileHeader{Name: member, Method: zip.Store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		packer, err := zstd.NewWriter(m, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w := tar.NewWriter(packer)
-		for _, err := range []error{write(w), w.Close(), packer.Close()} {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	archive("info-big-1-0.tar.zst", func(w *tar.Writer) error {
-		for name, text := range map[string]string{
-			"info/index.json": `{"name":"big","version":"1","build":"0"}`,
-			"info/paths.json": `{"paths":[{"_path":"lib/big","path_type":"hardlink","file_mode":"binary","prefix_placeholder":"/home/builder/placeholder"}]}`,
-		} {
-			if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
-				return err
-			}
-			if _, err := io.WriteString(w, text); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	archive("pkg-big-1-0.tar.zst", func(w *tar.Writer) error {
-		if err := w.WriteHeader(&tar.Header{Name: "lib/big", Size: int64(mib) << 20, Typeflag: tar.TypeReg}); err != nil {
-			return err
-		}
-		block := make([]byte, 1<<20)
-		for i := range mib {
-			for at := 0; at < len(block); at += sha256.Size {
-				var seed [16]byte
-				binary.LittleEndian.PutUint64(seed[:], uint64(i))
-				binary.LittleEndian.PutUint64(seed[8:], uint64(at))
-				sum := sha256.Sum256(seed[:])
-				copy(block[at:], sum[:])
-			}
-			if _, err := w.Write(block); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err := z.Close(); err != nil {
+	condadata.WriteBigPackage(t, f, mib)
+	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return name

@@ -14,14 +14,15 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/ztoc"
 )
 
 // merge writes one layer of several packages, in their order. The later package wins a path
 // that two of them have.
-func merge(ctx context.Context, from Store, members []Package, c Compression, out io.Writer) (Package, error) {
+func merge(ctx context.Context, from Store, members []Package, c encoding, out io.Writer) (Package, *ztoc.Ztoc, error) {
 	t, err := newTarball(out, spec.Prefix, c)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	owner := map[string]int{}
 	for i, p := range members {
@@ -31,13 +32,13 @@ func merge(ctx context.Context, from Store, members []Package, c Compression, ou
 	}
 	for i, p := range members {
 		if err := t.copyEntries(ctx, from, p, func(name string) bool { return owner[name] == i }); err != nil {
-			return Package{}, err
+			return Package{}, nil, err
 		}
 		t.Installed += p.Installed
 	}
 	all, err := t.close()
 	all.By = spec.GroupHistory(len(members))
-	return all, err
+	return all, t.toc, err
 }
 
 // copyEntries copies the entries of a package that keeps accepts.

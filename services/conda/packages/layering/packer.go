@@ -1,13 +1,19 @@
 package layering
 
 import (
+	"archive/tar"
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"slipway.dev/services/internal/chunked"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/ztoc"
 )
 
 // packer compresses layers. It is reused, since its allocation takes as long as packing a
@@ -23,13 +29,28 @@ type compressor interface {
 	Reset(out io.Writer)
 }
 
-// packers holds unused packers by Compression.
+// An encoding is how a layer is compressed.
+type encoding struct {
+	Compression
+	// indexed is set if the zTOC of the layer is recorded while it is compressed. The bytes of the
+	// layer are the same.
+	indexed bool
+}
+
+// encoding returns how layers are compressed whose zTOCs are recorded if wanted is set. At some
+// levels they have to be read from the layers.
+func (c Compression) encoding(wanted bool) encoding {
+	kind, level, isAt := c.split()
+	return encoding{c, wanted && kind == Gzip && (!isAt || level >= gzip.BestSpeed && level <= gzipLevel)}
+}
+
+// packers holds unused packers by encoding.
 //
 //nolint:gochecknoglobals // nobody can tell one from a new one
 var packers sync.Map // of *sync.Pool
 
 // packer returns a packer that writes to out. It may be put back into the pool after Close.
-func (c Compression) packer(out io.Writer) (*packer, error) {
+func (c encoding) packer(out io.Writer) (*packer, error) {
 	idle, _ := packers.LoadOrStore(c, &sync.Pool{})
 	if p, ok := idle.(*sync.Pool).Get().(*packer); ok {
 		p.buffer.Reset(out)
@@ -42,10 +63,32 @@ func (c Compression) packer(out io.Writer) (*packer, error) {
 	return p, err
 }
 
-func (c Compression) release(p *packer) {
+func (c encoding) release(p *packer) {
 	p.buffer.Reset(nil)
 	idle, _ := packers.Load(c)
 	idle.(*sync.Pool).Put(p) //nolint:forcetypeassert // the map holds nothing else
+}
+
+// header states the entry whose header was just written.
+func (p *packer) header(h *tar.Header) error {
+	w, ok := p.compressor.(*chunked.Writer)
+	if !ok {
+		return nil
+	}
+	err := w.Header(h)
+	if errors.Is(err, chunked.ErrName) {
+		return fault.Invalid.New(fmt.Sprintf("The file %s cannot be in a layer whose files are fetched one by one: its name is not UTF-8; request another buildCompression.mode", fault.Quote(h.Name)), err)
+	}
+	return err
+}
+
+// table returns what follows the tar in the layer when it is decompressed, and the annotations of the
+// layer, after Close.
+func (p *packer) table() (trailer []byte, annotations map[string]string) {
+	if w, ok := p.compressor.(*chunked.Writer); ok {
+		return w.Trailer(), w.Annotations()
+	}
+	return nil, nil
 }
 
 // Close ends the layer.
@@ -54,19 +97,36 @@ func (p *packer) Close() error { return errors.Join(p.compressor.Close(), p.buff
 // gzipLevel takes half the time of the best level, for 3 % more bytes.
 const gzipLevel = 6
 
-func (c Compression) compressor(out io.Writer) (compressor, error) {
+// ztoc returns the zTOC of the layer after Close; nil if it was not recorded.
+func (p *packer) ztoc() *ztoc.Ztoc {
+	if w, ok := p.compressor.(*ztoc.Writer); ok {
+		return w.Ztoc()
+	}
+	return nil
+}
+
+func (c encoding) compressor(out io.Writer) (compressor, error) {
 	kind, level, isAt := c.split()
+	speed := zstd.SpeedDefault
+	if isAt {
+		speed = zstd.EncoderLevelFromZstd(level)
+	}
+	if kind == ZstdChunked {
+		return chunked.NewWriter(out, chunked.Zstd, int(speed))
+	}
 	if kind == Zstd {
-		speed := zstd.SpeedDefault
-		if isAt {
-			speed = zstd.EncoderLevelFromZstd(level)
-		}
 		// The number of processors must not affect the bytes, and all levels must need the
 		// same memory for decompression.
 		return zstd.NewWriter(out, zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	}
 	if !isAt {
 		level = gzipLevel
+	}
+	switch {
+	case kind == Estargz:
+		return chunked.NewWriter(out, chunked.Estargz, level)
+	case c.indexed:
+		return ztoc.NewWriter(out, level)
 	}
 	return gzip.NewWriterLevel(out, level)
 }

@@ -1,7 +1,9 @@
 package layering
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -22,9 +24,11 @@ func TestPackerIsUsedAgain(t *testing.T) {
 		for b.Len() < size {
 			b.Write(words[random.IntN(len(words))])
 		}
-		contents = append(contents, b.Bytes()[:size])
+		contents = append(contents, tarOf(t, b.Bytes()[:size]))
 	}
-	for _, c := range []Compression{Gzip, Gzip.At(1), Gzip.At(9), Zstd, Zstd.At(1), Zstd.At(9), Zstd.At(19)} {
+	for _, c := range []encoding{
+		{Gzip, false}, {Gzip.At(1), false}, {Gzip.At(9), false}, {Zstd, false}, {Zstd.At(1), false}, {Zstd.At(9), false}, {Zstd.At(19), false}, {Gzip, true}, {Gzip.At(1), true}, {Estargz, false}, {ZstdChunked, false},
+	} {
 		used, err := c.compressor(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -49,8 +53,21 @@ func TestPackerIsUsedAgain(t *testing.T) {
 				}
 			}
 			if !bytes.Equal(fresh.Bytes(), again.Bytes()) {
-				t.Errorf("%s: content %d of %d bytes is packed differently", c, i, len(content))
+				t.Errorf("%v: content %d of %d bytes is packed differently", c, i, len(content))
 			}
 		}
 	}
+}
+
+// tarOf returns a tar with one file.
+func tarOf(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	err := w.WriteHeader(&tar.Header{Name: "file", Typeflag: tar.TypeReg, Size: int64(len(content))})
+	_, failed := w.Write(content)
+	if err := errors.Join(err, failed, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }

@@ -82,7 +82,7 @@ func (i Image) pushSmall(ctx context.Context, to Registry) error {
 }
 
 func (l Layer) descriptor() ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+	return ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size, Annotations: l.Annotations}
 }
 
 func put(ctx context.Context, to Registry, d ocispec.Descriptor, content io.Reader) error {

@@ -9,12 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/chunked"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -32,8 +34,9 @@ func writeRecord(p Package) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readRecord decodes another worker's record of a package's layer.
-func readRecord(raw []byte, rec spec.Record, c Compression) (p Package, err error) {
+// readRecord decodes another worker's record of a package's layer, or of a blob with another
+// media type.
+func readRecord(raw []byte, rec spec.Record, mediaType string) (p Package, err error) {
 	if len(raw) > limits.LayerRecord {
 		return p, errors.New("the record is too long")
 	}
@@ -48,18 +51,21 @@ func readRecord(raw []byte, rec spec.Record, c Compression) (p Package, err erro
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
-	return p, errors.Join(err, p.validate(rec, c))
+	return p, errors.Join(err, p.validate(rec, mediaType))
 }
 
 // validate validates a record of another worker.
-func (p Package) validate(rec spec.Record, c Compression) error {
-	if p.MediaType != c.mediaType() || p.By != rec.History() || p.Size <= 0 || p.Installed < 0 {
+func (p Package) validate(rec spec.Record, mediaType string) error {
+	if p.MediaType != mediaType || p.By != rec.History() || p.Size <= 0 || p.Installed < 0 {
 		return errors.New("the record is not that of the package's layer")
 	}
 	for _, d := range []digest.Digest{p.Digest, p.DiffID} {
 		if err := d.Validate(); err != nil || d.Algorithm() != digest.SHA256 {
 			return errors.New("the record has a malformed digest")
 		}
+	}
+	if err := checkAnnotations(p.Annotations); err != nil {
+		return err
 	}
 	paths := slices.Concat(p.Paths, slices.Collect(maps.Keys(p.HardLinks)), slices.Collect(maps.Values(p.HardLinks)))
 	for _, name := range paths {
@@ -75,3 +81,23 @@ func (p Package) validate(rec spec.Record, c Compression) error {
 	}
 	return nil
 }
+
+// checkAnnotations validates the annotations of another worker's layer, which become a part of the
+// image: those of tables of contents.
+func checkAnnotations(notes map[string]string) error {
+	for name, value := range notes {
+		known := map[string]*regexp.Regexp{
+			chunked.EstargzTOC: tocDigest, chunked.EstargzSize: tocPosition, chunked.ZstdTOC: tocDigest, chunked.ZstdPosition: tocPosition, chunked.ZstdTarSplit: tocPosition,
+		}[name]
+		if known == nil || !known.MatchString(value) {
+			return errors.New("the record has an annotation that layers do not have")
+		}
+	}
+	return nil
+}
+
+// The values of the annotations of layers: a digest, or numbers.
+var (
+	tocDigest   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+	tocPosition = regexp.MustCompile(`^[0-9]{1,19}(:[0-9]{1,19}){0,3}$`)
+)

@@ -12,6 +12,7 @@ import (
 
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/chunked"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -21,6 +22,7 @@ func recorded(change ...func(*Package)) (spec.Record, Package) {
 		Layer:     Layer{MediaType: Gzip.mediaType(), Digest: digest.FromString("blob"), Size: 4, DiffID: digest.FromString("tar"), By: rec.History()},
 		Installed: 3, Paths: []string{"lib/", "lib/libz.so"}, HardLinks: map[string]string{"lib/libz.so.1": "lib/libz.so"},
 	}
+	p.Annotations = map[string]string{chunked.EstargzTOC: digest.FromString("toc").String(), chunked.EstargzSize: "12"}
 	for _, f := range change {
 		f(&p)
 	}
@@ -36,11 +38,11 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := readRecord(raw, rec, Gzip)
+	got, err := readRecord(raw, rec, Gzip.mediaType())
 	if diff := cmp.Diff(p, got); diff != "" || err != nil {
 		t.Errorf("it comes as %v\n%s", err, diff)
 	}
-	if _, err := readRecord(raw, rec, Zstd); err == nil {
+	if _, err := readRecord(raw, rec, Zstd.mediaType()); err == nil {
 		t.Error("a layer with another compression is taken")
 	}
 	for name, change := range map[string]func(*Package){
@@ -53,6 +55,8 @@ func TestRecord(t *testing.T) {
 		"absolute path":     func(p *Package) { p.Paths = append(p.Paths, "/etc/passwd") },
 		"link to elsewhere": func(p *Package) { p.HardLinks["a"] = "b/../../c" },
 		"long path":         func(p *Package) { p.Paths = append(p.Paths, strings.Repeat("a", limits.ArtifactPath+1)) },
+		"an annotation":     func(p *Package) { p.Annotations = map[string]string{"org.opencontainers.image.title": "x"} },
+		"another value":     func(p *Package) { p.Annotations = map[string]string{chunked.EstargzTOC: "sha256:x"} },
 		"scripts":           func(p *Package) { p.LinkScripts = make([]artifact.Script, limits.ArtifactScripts+1) },
 	} {
 		_, p := recorded(change)
@@ -60,7 +64,7 @@ func TestRecord(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readRecord(raw, rec, Gzip); err == nil {
+		if _, err := readRecord(raw, rec, Gzip.mediaType()); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -69,7 +73,7 @@ func TestRecord(t *testing.T) {
 	_, _ = z.Write(bytes.Repeat([]byte(" "), limits.LayerRecordUnpacked+1))
 	_ = z.Close()
 	for name, raw := range map[string][]byte{"nothing": nil, "no gzip": []byte("{}"), "long unpacked": bomb.Bytes(), "long": make([]byte, limits.LayerRecord+1)} {
-		if _, err := readRecord(raw, rec, Gzip); err == nil {
+		if _, err := readRecord(raw, rec, Gzip.mediaType()); err == nil {
 			t.Errorf("%s is taken", name)
 		}
 	}
@@ -89,7 +93,7 @@ func FuzzRecord(f *testing.F) {
 		z := gzip.NewWriter(&b)
 		_, _ = z.Write(text)
 		_ = z.Close()
-		got, err := readRecord(b.Bytes(), rec, Gzip)
+		got, err := readRecord(b.Bytes(), rec, Gzip.mediaType())
 		if err != nil {
 			return
 		}

@@ -45,6 +45,9 @@ type BlobSource interface {
 	Registry
 	// Get opens a blob.
 	Get(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
+	// GetPart opens a part of a blob, of length bytes from the position from on. Its content is
+	// not verified.
+	GetPart(ctx context.Context, d ocispec.Descriptor, from, length int64) (io.ReadCloser, error)
 }
 
 // Share coordinates workers, so that each layer is built once for each repository. The
@@ -102,21 +105,17 @@ func (s *Share) name(key spec.LayerKey) string {
 	return key.At(s.Repository)
 }
 
-// shared returns the layer of a package, from another worker's record or built here. If
-// wait is not set, it returns errElsewhere while another worker builds it.
-func (m *Builder) shared(ctx context.Context, rec spec.Record, python spec.Python, wait bool) (Package, error) {
+// shared returns an item, from another worker's record or built here. If wait is not set, it
+// returns errElsewhere while another worker builds it.
+func (m *Builder) shared(ctx context.Context, it item, wait bool) (Package, error) {
 	s := m.Share
-	if s == nil || m.Scope != "" || rec.SHA256 == "" || s.unavailable.Load() {
-		return m.layer(ctx, rec, python)
-	}
-	key, _, err := m.locate(rec, python)
-	if err != nil {
-		return Package{}, err
+	if s == nil || m.Scope != "" || it.rec.SHA256 == "" || s.unavailable.Load() {
+		return it.build(ctx)
 	}
 	var p Package
-	claim, found, err := s.Claims.Acquire(ctx, s.name(key), wait, func(record []byte, key string) bool {
+	claim, found, err := s.Claims.Acquire(ctx, s.name(it.key), wait, func(record []byte, key string) bool {
 		var err error
-		if p, err = readRecord(record, rec, m.compression()); err != nil {
+		if p, err = readRecord(record, it.rec, it.mediaType); err != nil {
 			return false
 		}
 		there, err := s.Target.Has(ctx, p.descriptor())
@@ -130,20 +129,20 @@ func (m *Builder) shared(ctx context.Context, rec spec.Record, python spec.Pytho
 		return Package{}, ctx.Err()
 	case err != nil:
 		s.unavailable.Store(true)
-		return m.layer(ctx, rec, python)
+		return it.build(ctx)
 	case found:
 		return p, nil
 	case claim == nil:
 		return Package{}, errElsewhere
 	}
-	return m.claimed(ctx, claim, rec, python)
+	return m.claimed(ctx, claim, it)
 }
 
-// claimed builds a layer under a claim for all workers that need it. On failure it releases
+// claimed builds an item under a claim for all workers that need it. On failure it releases
 // the claim to them.
-func (m *Builder) claimed(ctx context.Context, claim Claim, rec spec.Record, python spec.Python) (Package, error) {
+func (m *Builder) claimed(ctx context.Context, claim Claim, it item) (Package, error) {
 	defer claim.Release()
-	p, err := m.layer(ctx, rec, python)
+	p, err := it.build(ctx)
 	if err != nil {
 		return p, err
 	}

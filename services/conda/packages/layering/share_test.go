@@ -17,6 +17,21 @@ func (r repository) Get(ctx context.Context, d ocispec.Descriptor) (io.ReadClose
 	return r.client.BlobGet(ctx, r.name, described(d))
 }
 
+// GetPart opens a part of a blob.
+func (r repository) GetPart(ctx context.Context, d ocispec.Descriptor, from, length int64) (io.ReadCloser, error) {
+	whole, err := r.Get(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.CopyN(io.Discard, whole, from); err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(whole, length), whole}, nil
+}
+
 // TestGather checks that small layers of another worker that are to be merged are copied
 // from the target, and that missing ones are built here.
 func TestGather(t *testing.T) {

@@ -25,10 +25,16 @@ type Store interface {
 	// its layer was evicted. Callers must not change it.
 	Package(ctx context.Context, key spec.LayerKey) (Package, error)
 	// Open opens a layer, or returns fault.NotFound if it was evicted.
-	Open(ctx context.Context, l Layer) (io.ReadCloser, error)
+	Open(ctx context.Context, l Layer) (Blob, error)
 	// Keep stores a layer that write creates, unless it exists. Concurrent calls for the
 	// same key wait for the first.
 	Keep(ctx context.Context, key spec.LayerKey, write func(out io.Writer) (Package, error)) (Package, error)
+}
+
+// A Blob is the open content of a layer.
+type Blob interface {
+	io.ReadCloser
+	io.ReaderAt
 }
 
 // Folder is a Store in a folder of one worker: the blobs of layers by digest, and one
@@ -90,7 +96,7 @@ func (f *Folder) verify(l Layer) error {
 }
 
 // Open implements Store.
-func (f *Folder) Open(_ context.Context, l Layer) (io.ReadCloser, error) {
+func (f *Folder) Open(_ context.Context, l Layer) (Blob, error) {
 	if err := l.Digest.Validate(); err != nil {
 		return nil, err
 	}
@@ -98,7 +104,10 @@ func (f *Folder) Open(_ context.Context, l Layer) (io.ReadCloser, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.NotFound.New("The layer is not known", err)
 	}
-	return blob, err
+	if err != nil {
+		return nil, err
+	}
+	return blob, nil
 }
 
 // Keep implements Store. If the call that others wait for is cancelled, one of them writes

@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/layertar"
+	"slipway.dev/services/internal/ztoc"
 )
 
 // tarball writes a layer. Each folder is written once, before its content, and is the same
@@ -26,14 +27,16 @@ type tarball struct {
 	packed   *counter
 	sum, raw hash.Hash // of the compressed bytes, and of the tar
 
-	compression Compression
-	prefix      string // without the leading "/"
-	seen        map[string]byte
+	encoding encoding
+	prefix   string // without the leading "/"
+	seen     map[string]byte
 	Package
+	// toc is the zTOC of the layer after close; nil if it was not recorded.
+	toc *ztoc.Ztoc
 }
 
-func newTarball(out io.Writer, prefix string, c Compression) (*tarball, error) {
-	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, compression: c}
+func newTarball(out io.Writer, prefix string, c encoding) (*tarball, error) {
+	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, encoding: c}
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
 	var err error
 	t.packer, err = c.packer(t.packed)
@@ -71,7 +74,7 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 		return fault.Invalid.Newf("%.200q is both a folder and a file, or occurs twice", h.Name)
 	}
 	t.seen[h.Name] = h.Typeflag
-	if err := t.tar.WriteHeader(h); err != nil {
+	if err := t.header(h); err != nil {
 		return err
 	}
 	if h.Typeflag != tar.TypeReg {
@@ -103,7 +106,15 @@ func (t *tarball) folder(name string) error {
 		return err
 	}
 	t.seen[name] = tar.TypeDir
-	return t.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+	return t.header(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+}
+
+// header writes a header.
+func (t *tarball) header(h *tar.Header) error {
+	if err := t.tar.WriteHeader(h); err != nil {
+		return err
+	}
+	return t.packer.header(h)
 }
 
 // checkName rejects names that delete files of lower layers instead of creating one. A
@@ -121,9 +132,12 @@ func (t *tarball) close() (Package, error) {
 	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
 		return Package{}, err
 	}
-	t.compression.release(t.packer)
+	trailer, annotations := t.packer.table()
+	_, _ = t.raw.Write(trailer)
+	t.toc = t.packer.ztoc()
+	t.encoding.release(t.packer)
 	t.Layer = Layer{
-		MediaType: t.compression.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw),
+		MediaType: t.encoding.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw), Annotations: annotations,
 	}
 	return t.Package, nil
 }

@@ -12,53 +12,59 @@ import (
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/ztoc"
 )
 
 // WriteLayer writes the layer of a package to out: its files and its conda-meta record. The
 // artifact must have been verified with the record's digest.
 func WriteLayer(ctx context.Context, a *artifact.Artifact, rec spec.Record, at artifact.Place, c Compression, out io.Writer) (Package, error) {
+	p, _, err := writeLayer(ctx, a, rec, at, c.encoding(false), out)
+	return p, err
+}
+
+func writeLayer(ctx context.Context, a *artifact.Artifact, rec spec.Record, at artifact.Place, c encoding, out io.Writer) (Package, *ztoc.Ztoc, error) {
 	if a.Name() != rec.Name || a.Version() != rec.Version || a.Build() != rec.Build {
-		return Package{}, fault.Invalid.Newf("The artifact %.200s is %.100s %.100s %.100s, and not what the channel lists it as", rec.FileName, a.Name(), a.Version(), a.Build())
+		return Package{}, nil, fault.Invalid.Newf("The artifact %.200s is %.100s %.100s %.100s, and not what the channel lists it as", rec.FileName, a.Name(), a.Version(), a.Build())
 	}
 	t, err := newTarball(out, at.Prefix, c)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	in, err := a.Install(ctx, at, t)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	if err := t.record(in, rec, at.Scratch); err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	t.Installed, t.LinkScripts, t.Activation = in.Bytes, in.LinkScripts, in.Activation
 	t.About = a.About()
 	p, err := t.close()
 	p.By = rec.History()
-	return p, err
+	return p, t.toc, err
 }
 
-// writeWheel is WriteLayer for a wheel, which has no conda-meta record.
-func writeWheel(ctx context.Context, in io.ReaderAt, size int64, rec spec.Record, at artifact.Place, c Compression, out io.Writer) (Package, error) {
+// writeWheel is writeLayer for a wheel, which has no conda-meta record.
+func writeWheel(ctx context.Context, in io.ReaderAt, size int64, rec spec.Record, at artifact.Place, c encoding, out io.Writer) (Package, *ztoc.Ztoc, error) {
 	w, err := artifact.OpenWheel(ctx, in, size, rec.FileName)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	if w.Name() != rec.Name || !w.IsVersion(rec.Version) {
-		return Package{}, fault.Invalid.Newf("The wheel %.200s is not %.100s %.100s, which the lock lists", rec.FileName, rec.Name, rec.Version)
+		return Package{}, nil, fault.Invalid.Newf("The wheel %.200s is not %.100s %.100s, which the lock lists", rec.FileName, rec.Name, rec.Version)
 	}
 	t, err := newTarball(out, at.Prefix, c)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	installed, err := w.Install(ctx, at, t)
 	if err != nil {
-		return Package{}, err
+		return Package{}, nil, err
 	}
 	t.Installed, t.Activation = installed.Bytes, installed.Activation
 	p, err := t.close()
 	p.By = rec.History()
-	return p, err
+	return p, t.toc, err
 }
 
 // recordMemory limits a record that is buffered in memory, in bytes. A longer one goes to

@@ -31,14 +31,24 @@ const (
 
 // Types of events.
 const (
-	BuildStarted    = "build.started"
-	BuildSucceeded  = "build.succeeded"
-	BuildFailed     = "build.failed"
+	BuildStarted   = "build.started"
+	BuildSucceeded = "build.succeeded"
+	BuildFailed    = "build.failed"
+	// BuildVerified and BuildVerificationFailed are published after another worker has made the image
+	// of a build again: with the same bytes, or with other ones.
+	BuildVerified           = "build.verified"
+	BuildVerificationFailed = "build.verification_failed"
+
 	MirrorStarted   = "mirror.started"
 	MirrorSucceeded = "mirror.succeeded"
 	MirrorFailed    = "mirror.failed"
 	ContainerReady  = "container.ready"
 	ContainerFailed = "container.failed"
+	// ContainerPatched is about the new request.
+	ContainerPatched = "container.patched"
+	// ContainerScanned is published when more or less than before was found in an image, or something that
+	// its request does not tolerate.
+	ContainerScanned = "container.scanned"
 )
 
 // Stream returns the stream of events that a consumer has not handled yet. Without consumers
@@ -54,6 +64,10 @@ func Stream() jetstream.StreamConfig {
 // ContainerConsumer returns the consumer of the events of builds that all replicas of the
 // container service share.
 func ContainerConsumer() bus.Consumer { return consumer("container", Builds, 20_000) }
+
+// SignatureConsumer returns the consumer of the events of builds that all replicas of the
+// container service share to push the signatures of images.
+func SignatureConsumer() bus.Consumer { return consumer("signatures", Builds, 20_000) }
 
 // WebhookConsumer returns the consumer that all replicas of the platform share. It delivers one
 // event at a time to all of them together, because events of one subject must be stored in order.

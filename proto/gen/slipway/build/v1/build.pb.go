@@ -354,7 +354,10 @@ type Build struct {
 	ContextSize *float64 `protobuf:"fixed64,18,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
 	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
 	// "internal".
-	ReasonCode    *string `protobuf:"bytes,19,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	ReasonCode *string `protobuf:"bytes,19,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	// Digest of the artifact with which the image's environment is mounted; only for a build with
+	// mount that has succeeded.
+	Environment   *string `protobuf:"bytes,20,opt,name=environment,proto3,oneof" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -522,6 +525,13 @@ func (x *Build) GetReasonCode() string {
 	return ""
 }
 
+func (x *Build) GetEnvironment() string {
+	if x != nil && x.Environment != nil {
+		return *x.Environment
+	}
+	return ""
+}
+
 // DescribeMirrorRequest names a mirror.
 type DescribeMirrorRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -639,9 +649,15 @@ type Mirror struct {
 	// Code of the reason; see Build.
 	ReasonCode *string `protobuf:"bytes,10,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
 	// Why the image was not copied, in words; may have several lines.
-	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Whether the signed provenance of the copy is at the target: "PENDING" after a failed attempt,
+	// which is repeated, "ATTACHED" or "FAILED". Absent before the first attempt, some seconds after
+	// the copy, and on a server that does not sign.
+	Provenance *string `protobuf:"bytes,12,opt,name=provenance,proto3,oneof" json:"provenance,omitempty"`
+	// Why the provenance is not at the target, in words; absent if it is.
+	ProvenanceMessage *string `protobuf:"bytes,13,opt,name=provenance_message,json=provenanceMessage,proto3,oneof" json:"provenance_message,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Mirror) Reset() {
@@ -747,6 +763,20 @@ func (x *Mirror) GetReasonCode() string {
 func (x *Mirror) GetMessage() string {
 	if x != nil && x.Message != nil {
 		return *x.Message
+	}
+	return ""
+}
+
+func (x *Mirror) GetProvenance() string {
+	if x != nil && x.Provenance != nil {
+		return *x.Provenance
+	}
+	return ""
+}
+
+func (x *Mirror) GetProvenanceMessage() string {
+	if x != nil && x.ProvenanceMessage != nil {
+		return *x.ProvenanceMessage
 	}
 	return ""
 }
@@ -2110,8 +2140,8 @@ type DescribeInputsResponse struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// When the build ended; likewise.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// The base or source images by digest, without repetitions. Registry and repository are empty
-	// unless everyone may know them.
+	// The images that were read, by digest, without repetitions: the base or source image, and all
+	// images that a Dockerfile uses. Registry and repository are empty unless everyone may know them.
 	Images []*v1.Source `protobuf:"bytes,6,rep,name=images,proto3" json:"images,omitempty"`
 	// SHA-256 in hex of the records of each platform's packages, in the order of the platforms.
 	LockDigests []string `protobuf:"bytes,7,rep,name=lock_digests,json=lockDigests,proto3" json:"lock_digests,omitempty"`
@@ -2119,6 +2149,13 @@ type DescribeInputsResponse struct {
 	Locks []*v11.PlatformLock `protobuf:"bytes,8,rep,name=locks,proto3" json:"locks,omitempty"`
 	// SHA-256 of the build context, "sha256:<hex>"; "" without a build context.
 	ContextDigest string `protobuf:"bytes,9,opt,name=context_digest,json=contextDigest,proto3" json:"context_digest,omitempty"`
+	// That two workers made the same bytes; absent if that is not known, or if the record of the
+	// build is not public.
+	Rebuilt *Rebuilt `protobuf:"bytes,10,opt,name=rebuilt,proto3" json:"rebuilt,omitempty"`
+	// Digests of the layers that a Singularity image was made from, without repetitions.
+	Layers []string `protobuf:"bytes,11,rep,name=layers,proto3" json:"layers,omitempty"`
+	// Whether images or layers are missing: there were too many, or an earlier release built the image.
+	Incomplete    bool `protobuf:"varint,12,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2216,6 +2253,433 @@ func (x *DescribeInputsResponse) GetContextDigest() string {
 	return ""
 }
 
+func (x *DescribeInputsResponse) GetRebuilt() *Rebuilt {
+	if x != nil {
+		return x.Rebuilt
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetLayers() []string {
+	if x != nil {
+		return x.Layers
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// Rebuilt states that two workers made an image from the same inputs, and that the bytes are equal.
+type Rebuilt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The build that was repeated.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// The worker that pushed the image, as an opaque id.
+	FirstWorker string `protobuf:"bytes,2,opt,name=first_worker,json=firstWorker,proto3" json:"first_worker,omitempty"`
+	// When its build ended.
+	FirstFinishedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=first_finished_at,json=firstFinishedAt,proto3" json:"first_finished_at,omitempty"`
+	// The other worker, as an opaque id.
+	SecondWorker string `protobuf:"bytes,4,opt,name=second_worker,json=secondWorker,proto3" json:"second_worker,omitempty"`
+	// When its build ended.
+	SecondFinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=second_finished_at,json=secondFinishedAt,proto3" json:"second_finished_at,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Rebuilt) Reset() {
+	*x = Rebuilt{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rebuilt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rebuilt) ProtoMessage() {}
+
+func (x *Rebuilt) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rebuilt.ProtoReflect.Descriptor instead.
+func (*Rebuilt) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Rebuilt) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *Rebuilt) GetFirstWorker() string {
+	if x != nil {
+		return x.FirstWorker
+	}
+	return ""
+}
+
+func (x *Rebuilt) GetFirstFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstFinishedAt
+	}
+	return nil
+}
+
+func (x *Rebuilt) GetSecondWorker() string {
+	if x != nil {
+		return x.SecondWorker
+	}
+	return ""
+}
+
+func (x *Rebuilt) GetSecondFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SecondFinishedAt
+	}
+	return nil
+}
+
+// GetBuildRequestRequest names a build.
+type GetBuildRequestRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBuildRequestRequest) Reset() {
+	*x = GetBuildRequestRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBuildRequestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBuildRequestRequest) ProtoMessage() {}
+
+func (x *GetBuildRequestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBuildRequestRequest.ProtoReflect.Descriptor instead.
+func (*GetBuildRequestRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GetBuildRequestRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+// GetBuildRequestResponse is the request of a build.
+type GetBuildRequestResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request. Its parts have requests of their own; for a Singularity image the only part is its
+	// source. Each part of Conda packages has its lock, unless the packages are not solved yet. The
+	// content of a build context is missing.
+	Request *SubmitBuildRequest `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
+	// Whether the build, or a build that it is made of, still waits for its packages to be solved.
+	Unsolved      bool `protobuf:"varint,2,opt,name=unsolved,proto3" json:"unsolved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBuildRequestResponse) Reset() {
+	*x = GetBuildRequestResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBuildRequestResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBuildRequestResponse) ProtoMessage() {}
+
+func (x *GetBuildRequestResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBuildRequestResponse.ProtoReflect.Descriptor instead.
+func (*GetBuildRequestResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetBuildRequestResponse) GetRequest() *SubmitBuildRequest {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+func (x *GetBuildRequestResponse) GetUnsolved() bool {
+	if x != nil {
+		return x.Unsolved
+	}
+	return false
+}
+
+// ListLockedPackagesRequest names builds.
+type ListLockedPackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of builds, at most 100.
+	BuildIds      []string `protobuf:"bytes,1,rep,name=build_ids,json=buildIds,proto3" json:"build_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLockedPackagesRequest) Reset() {
+	*x = ListLockedPackagesRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLockedPackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLockedPackagesRequest) ProtoMessage() {}
+
+func (x *ListLockedPackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLockedPackagesRequest.ProtoReflect.Descriptor instead.
+func (*ListLockedPackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListLockedPackagesRequest) GetBuildIds() []string {
+	if x != nil {
+		return x.BuildIds
+	}
+	return nil
+}
+
+// ListLockedPackagesResponse is the packages of builds.
+type ListLockedPackagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The builds, in the order of the request, without those that have not ended.
+	Builds        []*LockedBuild `protobuf:"bytes,1,rep,name=builds,proto3" json:"builds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLockedPackagesResponse) Reset() {
+	*x = ListLockedPackagesResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLockedPackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLockedPackagesResponse) ProtoMessage() {}
+
+func (x *ListLockedPackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLockedPackagesResponse.ProtoReflect.Descriptor instead.
+func (*ListLockedPackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListLockedPackagesResponse) GetBuilds() []*LockedBuild {
+	if x != nil {
+		return x.Builds
+	}
+	return nil
+}
+
+// LockedBuild is the packages of a build.
+type LockedBuild struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// The packages of all platforms, without repetitions; none for a build without a lock, a build
+	// that failed, and a build whose record was deleted.
+	Packages []*BuildPackage `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
+	// Whether the packages are not known, because a record was deleted or is damaged.
+	Unknown       bool `protobuf:"varint,3,opt,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockedBuild) Reset() {
+	*x = LockedBuild{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockedBuild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockedBuild) ProtoMessage() {}
+
+func (x *LockedBuild) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockedBuild.ProtoReflect.Descriptor instead.
+func (*LockedBuild) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LockedBuild) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *LockedBuild) GetPackages() []*BuildPackage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+func (x *LockedBuild) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
+	}
+	return false
+}
+
+// BuildPackage is a package in a lock.
+type BuildPackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The version.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// "conda", or "pypi" for a wheel.
+	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildPackage) Reset() {
+	*x = BuildPackage{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildPackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildPackage) ProtoMessage() {}
+
+func (x *BuildPackage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildPackage.ProtoReflect.Descriptor instead.
+func (*BuildPackage) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *BuildPackage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BuildPackage) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *BuildPackage) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
 // RestoreImageRequest names a build.
 type RestoreImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2227,7 +2691,7 @@ type RestoreImageRequest struct {
 
 func (x *RestoreImageRequest) Reset() {
 	*x = RestoreImageRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2703,7 @@ func (x *RestoreImageRequest) String() string {
 func (*RestoreImageRequest) ProtoMessage() {}
 
 func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2716,7 @@ func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageRequest.ProtoReflect.Descriptor instead.
 func (*RestoreImageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RestoreImageRequest) GetBuildId() string {
@@ -2273,7 +2737,7 @@ type RestoreImageResponse struct {
 
 func (x *RestoreImageResponse) Reset() {
 	*x = RestoreImageResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2285,7 +2749,7 @@ func (x *RestoreImageResponse) String() string {
 func (*RestoreImageResponse) ProtoMessage() {}
 
 func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2298,7 +2762,7 @@ func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageResponse.ProtoReflect.Descriptor instead.
 func (*RestoreImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RestoreImageResponse) GetBuildId() string {
@@ -2321,7 +2785,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2797,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2810,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -2396,7 +2860,7 @@ type AwaitBuildResponse struct {
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2872,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2885,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -2519,7 +2983,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2995,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +3008,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -2583,14 +3047,18 @@ type LocateBuildResponse struct {
 	// image that the request named by a token.
 	PrivateInputs bool `protobuf:"varint,11,opt,name=private_inputs,json=privateInputs,proto3" json:"private_inputs,omitempty"`
 	// Whether the build is a mirror.
-	Mirror        bool `protobuf:"varint,12,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Mirror bool `protobuf:"varint,12,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// What was copied; only for a mirror.
+	Copied *Copied `protobuf:"bytes,13,opt,name=copied,proto3" json:"copied,omitempty"`
+	// Digest of the artifact with which the image's environment is mounted; "" for none.
+	Environment   string `protobuf:"bytes,14,opt,name=environment,proto3" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +3070,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +3083,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -2702,6 +3170,194 @@ func (x *LocateBuildResponse) GetMirror() bool {
 	return false
 }
 
+func (x *LocateBuildResponse) GetCopied() *Copied {
+	if x != nil {
+		return x.Copied
+	}
+	return nil
+}
+
+func (x *LocateBuildResponse) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
+}
+
+// Copied is what a mirror has copied.
+type Copied struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The source by digest.
+	Source *v1.Source `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// SHA-256 of the request, 64 hex digits.
+	ContentDigest string `protobuf:"bytes,2,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
+	// When a worker started the mirror; absent before.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When the mirror ended; absent before.
+	FinishedAt    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Copied) Reset() {
+	*x = Copied{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Copied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Copied) ProtoMessage() {}
+
+func (x *Copied) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Copied.ProtoReflect.Descriptor instead.
+func (*Copied) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Copied) GetSource() *v1.Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Copied) GetContentDigest() string {
+	if x != nil {
+		return x.ContentDigest
+	}
+	return ""
+}
+
+func (x *Copied) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Copied) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+// NoteMirrorProvenanceRequest is the state of the provenance of a mirror.
+type NoteMirrorProvenanceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the mirror.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// "PENDING", "ATTACHED" or "FAILED".
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// Why the provenance is not at the target; "" if it is.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteMirrorProvenanceRequest) Reset() {
+	*x = NoteMirrorProvenanceRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteMirrorProvenanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteMirrorProvenanceRequest) ProtoMessage() {}
+
+func (x *NoteMirrorProvenanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteMirrorProvenanceRequest.ProtoReflect.Descriptor instead.
+func (*NoteMirrorProvenanceRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *NoteMirrorProvenanceRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *NoteMirrorProvenanceRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NoteMirrorProvenanceRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// NoteMirrorProvenanceResponse is empty.
+type NoteMirrorProvenanceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteMirrorProvenanceResponse) Reset() {
+	*x = NoteMirrorProvenanceResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteMirrorProvenanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteMirrorProvenanceResponse) ProtoMessage() {}
+
+func (x *NoteMirrorProvenanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteMirrorProvenanceResponse.ProtoReflect.Descriptor instead.
+func (*NoteMirrorProvenanceResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
+}
+
 // ListEnginesRequest is empty.
 type ListEnginesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2711,7 +3367,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2723,7 +3379,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2736,7 +3392,7 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
 }
 
 // ListEnginesResponse lists the engines of the workers.
@@ -2750,7 +3406,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +3418,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +3431,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -2796,7 +3452,7 @@ type FindLayersRequest struct {
 
 func (x *FindLayersRequest) Reset() {
 	*x = FindLayersRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +3464,7 @@ func (x *FindLayersRequest) String() string {
 func (*FindLayersRequest) ProtoMessage() {}
 
 func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +3477,7 @@ func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
 func (*FindLayersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FindLayersRequest) GetKeys() []string {
@@ -2842,7 +3498,7 @@ type FindLayersResponse struct {
 
 func (x *FindLayersResponse) Reset() {
 	*x = FindLayersResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3510,7 @@ func (x *FindLayersResponse) String() string {
 func (*FindLayersResponse) ProtoMessage() {}
 
 func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3523,7 @@ func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
 func (*FindLayersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FindLayersResponse) GetThere() []bool {
@@ -2890,7 +3546,7 @@ type FindPackagesRequest struct {
 
 func (x *FindPackagesRequest) Reset() {
 	*x = FindPackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3558,7 @@ func (x *FindPackagesRequest) String() string {
 func (*FindPackagesRequest) ProtoMessage() {}
 
 func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3571,7 @@ func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesRequest.ProtoReflect.Descriptor instead.
 func (*FindPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FindPackagesRequest) GetChannels() []string {
@@ -2943,7 +3599,7 @@ type FindPackagesResponse struct {
 
 func (x *FindPackagesResponse) Reset() {
 	*x = FindPackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3611,7 @@ func (x *FindPackagesResponse) String() string {
 func (*FindPackagesResponse) ProtoMessage() {}
 
 func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3624,7 @@ func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesResponse.ProtoReflect.Descriptor instead.
 func (*FindPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FindPackagesResponse) GetFiles() []*IndexedFile {
@@ -2999,7 +3655,7 @@ type IndexedFile struct {
 
 func (x *IndexedFile) Reset() {
 	*x = IndexedFile{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3011,7 +3667,7 @@ func (x *IndexedFile) String() string {
 func (*IndexedFile) ProtoMessage() {}
 
 func (x *IndexedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3024,7 +3680,7 @@ func (x *IndexedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexedFile.ProtoReflect.Descriptor instead.
 func (*IndexedFile) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *IndexedFile) GetChannel() string {
@@ -3080,7 +3736,7 @@ type SummarizePackagesRequest struct {
 
 func (x *SummarizePackagesRequest) Reset() {
 	*x = SummarizePackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3748,7 @@ func (x *SummarizePackagesRequest) String() string {
 func (*SummarizePackagesRequest) ProtoMessage() {}
 
 func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3761,7 @@ func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesRequest.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SummarizePackagesRequest) GetPackages() []*PackageName {
@@ -3128,7 +3784,7 @@ type PackageName struct {
 
 func (x *PackageName) Reset() {
 	*x = PackageName{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3796,7 @@ func (x *PackageName) String() string {
 func (*PackageName) ProtoMessage() {}
 
 func (x *PackageName) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3809,7 @@ func (x *PackageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageName.ProtoReflect.Descriptor instead.
 func (*PackageName) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PackageName) GetChannel() string {
@@ -3181,7 +3837,7 @@ type SummarizePackagesResponse struct {
 
 func (x *SummarizePackagesResponse) Reset() {
 	*x = SummarizePackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3849,7 @@ func (x *SummarizePackagesResponse) String() string {
 func (*SummarizePackagesResponse) ProtoMessage() {}
 
 func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3862,7 @@ func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SummarizePackagesResponse) GetPackages() []*PackageSummary {
@@ -3231,7 +3887,7 @@ type PackageSummary struct {
 
 func (x *PackageSummary) Reset() {
 	*x = PackageSummary{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3899,7 @@ func (x *PackageSummary) String() string {
 func (*PackageSummary) ProtoMessage() {}
 
 func (x *PackageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3912,7 @@ func (x *PackageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageSummary.ProtoReflect.Descriptor instead.
 func (*PackageSummary) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PackageSummary) GetSummary() string {
@@ -3296,7 +3952,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3964,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3977,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Engine) GetName() string {
@@ -3356,7 +4012,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +4024,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +4037,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -3403,7 +4059,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +4071,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +4084,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -3453,7 +4109,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +4121,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +4134,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -3515,7 +4171,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3527,7 +4183,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,7 +4196,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{49}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -3573,7 +4229,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +4241,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +4254,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{50}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -3640,7 +4296,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xe9\a\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xa0\b\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -3666,7 +4322,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"conda_opts\x18\x11 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\x12,\n" +
 	"\fcontext_size\x18\x12 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\vcontextSize\x88\x01\x01\x12$\n" +
 	"\vreason_code\x18\x13 \x01(\tH\x0fR\n" +
-	"reasonCode\x88\x01\x01B\v\n" +
+	"reasonCode\x88\x01\x01\x12%\n" +
+	"\venvironment\x18\x14 \x01(\tH\x10R\venvironment\x88\x01\x01B\v\n" +
 	"\t_build_idB\t\n" +
 	"\a_statusB\f\n" +
 	"\n" +
@@ -3685,11 +4342,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\t\n" +
 	"\a_servedB\x0f\n" +
 	"\r_context_sizeB\x0e\n" +
-	"\f_reason_code\":\n" +
+	"\f_reason_codeB\x0e\n" +
+	"\f_environment\":\n" +
 	"\x15DescribeMirrorRequest\x12!\n" +
 	"\tmirror_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\bmirrorId\"J\n" +
 	"\x16DescribeMirrorResponse\x120\n" +
-	"\x06mirror\x18\x01 \x01(\v2\x18.slipway.build.v1.MirrorR\x06mirror\"\x9d\x04\n" +
+	"\x06mirror\x18\x01 \x01(\v2\x18.slipway.build.v1.MirrorR\x06mirror\"\x9c\x05\n" +
 	"\x06Mirror\x12 \n" +
 	"\tmirror_id\x18\x01 \x01(\tH\x00R\bmirrorId\x88\x01\x01\x12&\n" +
 	"\fsource_image\x18\x02 \x01(\tH\x01R\vsourceImage\x88\x01\x01\x12&\n" +
@@ -3704,7 +4362,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\vreason_code\x18\n" +
 	" \x01(\tH\bR\n" +
 	"reasonCode\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\f\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01\x12#\n" +
+	"\n" +
+	"provenance\x18\f \x01(\tH\n" +
+	"R\n" +
+	"provenance\x88\x01\x01\x122\n" +
+	"\x12provenance_message\x18\r \x01(\tH\vR\x11provenanceMessage\x88\x01\x01B\f\n" +
 	"\n" +
 	"_mirror_idB\x0f\n" +
 	"\r_source_imageB\x0f\n" +
@@ -3717,7 +4380,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\x0e\n" +
 	"\f_reason_codeB\n" +
 	"\n" +
-	"\b_message\"8\n" +
+	"\b_messageB\r\n" +
+	"\v_provenanceB\x15\n" +
+	"\x13_provenance_message\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xa5\x04\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
@@ -3836,7 +4501,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\flast_failure\x18\x04 \x01(\tR\vlastFailure\"J\n" +
 	"\x15DescribeInputsRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
-	"\x06digest\x18\x02 \x01(\tR\x06digest\"\xa5\x03\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x92\x04\n" +
 	"\x16DescribeInputsResponse\x12-\n" +
 	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\x12\x16\n" +
 	"\x06engine\x18\x02 \x01(\tR\x06engine\x12\x16\n" +
@@ -3848,7 +4513,36 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06images\x18\x06 \x03(\v2\x1c.slipway.container.v1.SourceR\x06images\x12!\n" +
 	"\flock_digests\x18\a \x03(\tR\vlockDigests\x124\n" +
 	"\x05locks\x18\b \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12%\n" +
-	"\x0econtext_digest\x18\t \x01(\tR\rcontextDigest\"0\n" +
+	"\x0econtext_digest\x18\t \x01(\tR\rcontextDigest\x123\n" +
+	"\arebuilt\x18\n" +
+	" \x01(\v2\x19.slipway.build.v1.RebuiltR\arebuilt\x12\x16\n" +
+	"\x06layers\x18\v \x03(\tR\x06layers\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\f \x01(\bR\n" +
+	"incomplete\"\xfe\x01\n" +
+	"\aRebuilt\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12!\n" +
+	"\ffirst_worker\x18\x02 \x01(\tR\vfirstWorker\x12F\n" +
+	"\x11first_finished_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x0ffirstFinishedAt\x12#\n" +
+	"\rsecond_worker\x18\x04 \x01(\tR\fsecondWorker\x12H\n" +
+	"\x12second_finished_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x10secondFinishedAt\"3\n" +
+	"\x16GetBuildRequestRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"u\n" +
+	"\x17GetBuildRequestResponse\x12>\n" +
+	"\arequest\x18\x01 \x01(\v2$.slipway.build.v1.SubmitBuildRequestR\arequest\x12\x1a\n" +
+	"\bunsolved\x18\x02 \x01(\bR\bunsolved\"8\n" +
+	"\x19ListLockedPackagesRequest\x12\x1b\n" +
+	"\tbuild_ids\x18\x01 \x03(\tR\bbuildIds\"S\n" +
+	"\x1aListLockedPackagesResponse\x125\n" +
+	"\x06builds\x18\x01 \x03(\v2\x1d.slipway.build.v1.LockedBuildR\x06builds\"~\n" +
+	"\vLockedBuild\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12:\n" +
+	"\bpackages\x18\x02 \x03(\v2\x1e.slipway.build.v1.BuildPackageR\bpackages\x12\x18\n" +
+	"\aunknown\x18\x03 \x01(\bR\aunknown\"P\n" +
+	"\fBuildPackage\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\"0\n" +
 	"\x13RestoreImageRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"1\n" +
 	"\x14RestoreImageResponse\x12\x19\n" +
@@ -3875,7 +4569,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x0f_expected_startB\x0f\n" +
 	"\r_expected_end\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x9f\x03\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xf3\x03\n" +
 	"\x13LocateBuildResponse\x120\n" +
 	"\x06target\x18\x01 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x16\n" +
@@ -3889,7 +4583,21 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x05added\x18\n" +
 	" \x01(\bR\x05added\x12%\n" +
 	"\x0eprivate_inputs\x18\v \x01(\bR\rprivateInputs\x12\x16\n" +
-	"\x06mirror\x18\f \x01(\bR\x06mirror\"\x14\n" +
+	"\x06mirror\x18\f \x01(\bR\x06mirror\x120\n" +
+	"\x06copied\x18\r \x01(\v2\x18.slipway.build.v1.CopiedR\x06copied\x12 \n" +
+	"\venvironment\x18\x0e \x01(\tR\venvironment\"\xdd\x01\n" +
+	"\x06Copied\x124\n" +
+	"\x06source\x18\x01 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12%\n" +
+	"\x0econtent_digest\x18\x02 \x01(\tR\rcontentDigest\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\"h\n" +
+	"\x1bNoteMirrorProvenanceRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\x1e\n" +
+	"\x1cNoteMirrorProvenanceResponse\"\x14\n" +
 	"\x12ListEnginesRequest\"I\n" +
 	"\x13ListEnginesResponse\x122\n" +
 	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"'\n" +
@@ -3945,7 +4653,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xfc\x10\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xcc\x13\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -3960,7 +4668,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12]\n" +
 	"\fRestoreImage\x12%.slipway.build.v1.RestoreImageRequest\x1a&.slipway.build.v1.RestoreImageResponse\x12Z\n" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12c\n" +
-	"\x0eDescribeInputs\x12'.slipway.build.v1.DescribeInputsRequest\x1a(.slipway.build.v1.DescribeInputsResponse\x12Z\n" +
+	"\x0eDescribeInputs\x12'.slipway.build.v1.DescribeInputsRequest\x1a(.slipway.build.v1.DescribeInputsResponse\x12u\n" +
+	"\x14NoteMirrorProvenance\x12-.slipway.build.v1.NoteMirrorProvenanceRequest\x1a..slipway.build.v1.NoteMirrorProvenanceResponse\x12f\n" +
+	"\x0fGetBuildRequest\x12(.slipway.build.v1.GetBuildRequestRequest\x1a).slipway.build.v1.GetBuildRequestResponse\x12o\n" +
+	"\x12ListLockedPackages\x12+.slipway.build.v1.ListLockedPackagesRequest\x1a,.slipway.build.v1.ListLockedPackagesResponse\x12Z\n" +
 	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12W\n" +
 	"\n" +
 	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12]\n" +
@@ -3986,163 +4697,189 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_slipway_build_v1_build_proto_goTypes = []any{
-	(BuildState)(0),                     // 0: slipway.build.v1.BuildState
-	(*ListBuildsRequest)(nil),           // 1: slipway.build.v1.ListBuildsRequest
-	(*ListBuildsResponse)(nil),          // 2: slipway.build.v1.ListBuildsResponse
-	(*DescribeBuildRequest)(nil),        // 3: slipway.build.v1.DescribeBuildRequest
-	(*DescribeBuildResponse)(nil),       // 4: slipway.build.v1.DescribeBuildResponse
-	(*Build)(nil),                       // 5: slipway.build.v1.Build
-	(*DescribeMirrorRequest)(nil),       // 6: slipway.build.v1.DescribeMirrorRequest
-	(*DescribeMirrorResponse)(nil),      // 7: slipway.build.v1.DescribeMirrorResponse
-	(*Mirror)(nil),                      // 8: slipway.build.v1.Mirror
-	(*GetBuildStatusRequest)(nil),       // 9: slipway.build.v1.GetBuildStatusRequest
-	(*GetBuildStatusResponse)(nil),      // 10: slipway.build.v1.GetBuildStatusResponse
-	(*GetBuildLockRequest)(nil),         // 11: slipway.build.v1.GetBuildLockRequest
-	(*GetBuildLockResponse)(nil),        // 12: slipway.build.v1.GetBuildLockResponse
-	(*GetQueueRequest)(nil),             // 13: slipway.build.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),            // 14: slipway.build.v1.GetQueueResponse
-	(*Backlog)(nil),                     // 15: slipway.build.v1.Backlog
-	(*Worker)(nil),                      // 16: slipway.build.v1.Worker
-	(*SubmitBuildRequest)(nil),          // 17: slipway.build.v1.SubmitBuildRequest
-	(*Outdated)(nil),                    // 18: slipway.build.v1.Outdated
-	(*ListDiscardedBuildsRequest)(nil),  // 19: slipway.build.v1.ListDiscardedBuildsRequest
-	(*ListDiscardedBuildsResponse)(nil), // 20: slipway.build.v1.ListDiscardedBuildsResponse
-	(*ClaimUnsolvedBuildsRequest)(nil),  // 21: slipway.build.v1.ClaimUnsolvedBuildsRequest
-	(*ClaimUnsolvedBuildsResponse)(nil), // 22: slipway.build.v1.ClaimUnsolvedBuildsResponse
-	(*UnsolvedBuild)(nil),               // 23: slipway.build.v1.UnsolvedBuild
-	(*SolveBuildRequest)(nil),           // 24: slipway.build.v1.SolveBuildRequest
-	(*SolveBuildResponse)(nil),          // 25: slipway.build.v1.SolveBuildResponse
-	(*SubmitBuildResponse)(nil),         // 26: slipway.build.v1.SubmitBuildResponse
-	(*DescribeInputsRequest)(nil),       // 27: slipway.build.v1.DescribeInputsRequest
-	(*DescribeInputsResponse)(nil),      // 28: slipway.build.v1.DescribeInputsResponse
-	(*RestoreImageRequest)(nil),         // 29: slipway.build.v1.RestoreImageRequest
-	(*RestoreImageResponse)(nil),        // 30: slipway.build.v1.RestoreImageResponse
-	(*AwaitBuildRequest)(nil),           // 31: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),          // 32: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),          // 33: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),         // 34: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),          // 35: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),         // 36: slipway.build.v1.ListEnginesResponse
-	(*FindLayersRequest)(nil),           // 37: slipway.build.v1.FindLayersRequest
-	(*FindLayersResponse)(nil),          // 38: slipway.build.v1.FindLayersResponse
-	(*FindPackagesRequest)(nil),         // 39: slipway.build.v1.FindPackagesRequest
-	(*FindPackagesResponse)(nil),        // 40: slipway.build.v1.FindPackagesResponse
-	(*IndexedFile)(nil),                 // 41: slipway.build.v1.IndexedFile
-	(*SummarizePackagesRequest)(nil),    // 42: slipway.build.v1.SummarizePackagesRequest
-	(*PackageName)(nil),                 // 43: slipway.build.v1.PackageName
-	(*SummarizePackagesResponse)(nil),   // 44: slipway.build.v1.SummarizePackagesResponse
-	(*PackageSummary)(nil),              // 45: slipway.build.v1.PackageSummary
-	(*Engine)(nil),                      // 46: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),          // 47: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),         // 48: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),           // 49: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),          // 50: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                     // 51: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),       // 52: google.protobuf.Timestamp
-	(*v1.Compression)(nil),              // 53: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),             // 54: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),            // 55: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                      // 56: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 57: slipway.build.v1.Target
-	(*v12.Identity)(nil),                // 58: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil),   // 59: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                   // 60: slipway.container.v1.Source
-	(*v11.LockQuery)(nil),               // 61: slipway.conda.v1.LockQuery
+	(BuildState)(0),                      // 0: slipway.build.v1.BuildState
+	(*ListBuildsRequest)(nil),            // 1: slipway.build.v1.ListBuildsRequest
+	(*ListBuildsResponse)(nil),           // 2: slipway.build.v1.ListBuildsResponse
+	(*DescribeBuildRequest)(nil),         // 3: slipway.build.v1.DescribeBuildRequest
+	(*DescribeBuildResponse)(nil),        // 4: slipway.build.v1.DescribeBuildResponse
+	(*Build)(nil),                        // 5: slipway.build.v1.Build
+	(*DescribeMirrorRequest)(nil),        // 6: slipway.build.v1.DescribeMirrorRequest
+	(*DescribeMirrorResponse)(nil),       // 7: slipway.build.v1.DescribeMirrorResponse
+	(*Mirror)(nil),                       // 8: slipway.build.v1.Mirror
+	(*GetBuildStatusRequest)(nil),        // 9: slipway.build.v1.GetBuildStatusRequest
+	(*GetBuildStatusResponse)(nil),       // 10: slipway.build.v1.GetBuildStatusResponse
+	(*GetBuildLockRequest)(nil),          // 11: slipway.build.v1.GetBuildLockRequest
+	(*GetBuildLockResponse)(nil),         // 12: slipway.build.v1.GetBuildLockResponse
+	(*GetQueueRequest)(nil),              // 13: slipway.build.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),             // 14: slipway.build.v1.GetQueueResponse
+	(*Backlog)(nil),                      // 15: slipway.build.v1.Backlog
+	(*Worker)(nil),                       // 16: slipway.build.v1.Worker
+	(*SubmitBuildRequest)(nil),           // 17: slipway.build.v1.SubmitBuildRequest
+	(*Outdated)(nil),                     // 18: slipway.build.v1.Outdated
+	(*ListDiscardedBuildsRequest)(nil),   // 19: slipway.build.v1.ListDiscardedBuildsRequest
+	(*ListDiscardedBuildsResponse)(nil),  // 20: slipway.build.v1.ListDiscardedBuildsResponse
+	(*ClaimUnsolvedBuildsRequest)(nil),   // 21: slipway.build.v1.ClaimUnsolvedBuildsRequest
+	(*ClaimUnsolvedBuildsResponse)(nil),  // 22: slipway.build.v1.ClaimUnsolvedBuildsResponse
+	(*UnsolvedBuild)(nil),                // 23: slipway.build.v1.UnsolvedBuild
+	(*SolveBuildRequest)(nil),            // 24: slipway.build.v1.SolveBuildRequest
+	(*SolveBuildResponse)(nil),           // 25: slipway.build.v1.SolveBuildResponse
+	(*SubmitBuildResponse)(nil),          // 26: slipway.build.v1.SubmitBuildResponse
+	(*DescribeInputsRequest)(nil),        // 27: slipway.build.v1.DescribeInputsRequest
+	(*DescribeInputsResponse)(nil),       // 28: slipway.build.v1.DescribeInputsResponse
+	(*Rebuilt)(nil),                      // 29: slipway.build.v1.Rebuilt
+	(*GetBuildRequestRequest)(nil),       // 30: slipway.build.v1.GetBuildRequestRequest
+	(*GetBuildRequestResponse)(nil),      // 31: slipway.build.v1.GetBuildRequestResponse
+	(*ListLockedPackagesRequest)(nil),    // 32: slipway.build.v1.ListLockedPackagesRequest
+	(*ListLockedPackagesResponse)(nil),   // 33: slipway.build.v1.ListLockedPackagesResponse
+	(*LockedBuild)(nil),                  // 34: slipway.build.v1.LockedBuild
+	(*BuildPackage)(nil),                 // 35: slipway.build.v1.BuildPackage
+	(*RestoreImageRequest)(nil),          // 36: slipway.build.v1.RestoreImageRequest
+	(*RestoreImageResponse)(nil),         // 37: slipway.build.v1.RestoreImageResponse
+	(*AwaitBuildRequest)(nil),            // 38: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),           // 39: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),           // 40: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),          // 41: slipway.build.v1.LocateBuildResponse
+	(*Copied)(nil),                       // 42: slipway.build.v1.Copied
+	(*NoteMirrorProvenanceRequest)(nil),  // 43: slipway.build.v1.NoteMirrorProvenanceRequest
+	(*NoteMirrorProvenanceResponse)(nil), // 44: slipway.build.v1.NoteMirrorProvenanceResponse
+	(*ListEnginesRequest)(nil),           // 45: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),          // 46: slipway.build.v1.ListEnginesResponse
+	(*FindLayersRequest)(nil),            // 47: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),           // 48: slipway.build.v1.FindLayersResponse
+	(*FindPackagesRequest)(nil),          // 49: slipway.build.v1.FindPackagesRequest
+	(*FindPackagesResponse)(nil),         // 50: slipway.build.v1.FindPackagesResponse
+	(*IndexedFile)(nil),                  // 51: slipway.build.v1.IndexedFile
+	(*SummarizePackagesRequest)(nil),     // 52: slipway.build.v1.SummarizePackagesRequest
+	(*PackageName)(nil),                  // 53: slipway.build.v1.PackageName
+	(*SummarizePackagesResponse)(nil),    // 54: slipway.build.v1.SummarizePackagesResponse
+	(*PackageSummary)(nil),               // 55: slipway.build.v1.PackageSummary
+	(*Engine)(nil),                       // 56: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),           // 57: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),          // 58: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),            // 59: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),           // 60: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                      // 61: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),        // 62: google.protobuf.Timestamp
+	(*v1.Compression)(nil),               // 63: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),              // 64: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),             // 65: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                       // 66: slipway.build.v1.Recipe
+	(*Target)(nil),                       // 67: slipway.build.v1.Target
+	(*v12.Identity)(nil),                 // 68: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),    // 69: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                    // 70: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),                // 71: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	52, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	53, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	54, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	62, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	63, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	64, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
 	8,  // 5: slipway.build.v1.DescribeMirrorResponse.mirror:type_name -> slipway.build.v1.Mirror
-	52, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
-	52, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	55, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	62, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
+	62, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	65, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	15, // 9: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	16, // 10: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	52, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	56, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	57, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	58, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	62, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	66, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	67, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	68, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	17, // 15: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	59, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	60, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	61, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
-	61, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	69, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	70, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	71, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	71, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
 	18, // 20: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
-	56, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
-	52, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	66, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	62, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
 	23, // 23: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
-	61, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
-	58, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
-	52, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
-	59, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	71, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	68, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	62, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	69, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
 	5,  // 28: slipway.build.v1.DescribeInputsResponse.build:type_name -> slipway.build.v1.Build
-	52, // 29: slipway.build.v1.DescribeInputsResponse.started_at:type_name -> google.protobuf.Timestamp
-	52, // 30: slipway.build.v1.DescribeInputsResponse.finished_at:type_name -> google.protobuf.Timestamp
-	60, // 31: slipway.build.v1.DescribeInputsResponse.images:type_name -> slipway.container.v1.Source
-	55, // 32: slipway.build.v1.DescribeInputsResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	0,  // 33: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	52, // 34: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	52, // 35: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	52, // 36: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	57, // 37: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	58, // 38: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 39: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	46, // 40: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	41, // 41: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
-	43, // 42: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
-	45, // 43: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
-	51, // 44: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	32, // 45: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 46: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 47: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	9,  // 48: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	11, // 49: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	6,  // 50: slipway.build.v1.BuildService.DescribeMirror:input_type -> slipway.build.v1.DescribeMirrorRequest
-	13, // 51: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	17, // 52: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	19, // 53: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
-	31, // 54: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	29, // 55: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
-	33, // 56: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	27, // 57: slipway.build.v1.BuildService.DescribeInputs:input_type -> slipway.build.v1.DescribeInputsRequest
-	35, // 58: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	37, // 59: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	39, // 60: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
-	42, // 61: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
-	47, // 62: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 63: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
-	24, // 64: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
-	49, // 65: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 66: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 67: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	10, // 68: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	12, // 69: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	7,  // 70: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
-	14, // 71: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	26, // 72: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	20, // 73: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
-	32, // 74: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	30, // 75: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
-	34, // 76: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	28, // 77: slipway.build.v1.BuildService.DescribeInputs:output_type -> slipway.build.v1.DescribeInputsResponse
-	36, // 78: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	38, // 79: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	40, // 80: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
-	44, // 81: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
-	48, // 82: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 83: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
-	25, // 84: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
-	50, // 85: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	66, // [66:86] is the sub-list for method output_type
-	46, // [46:66] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	62, // 29: slipway.build.v1.DescribeInputsResponse.started_at:type_name -> google.protobuf.Timestamp
+	62, // 30: slipway.build.v1.DescribeInputsResponse.finished_at:type_name -> google.protobuf.Timestamp
+	70, // 31: slipway.build.v1.DescribeInputsResponse.images:type_name -> slipway.container.v1.Source
+	65, // 32: slipway.build.v1.DescribeInputsResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	29, // 33: slipway.build.v1.DescribeInputsResponse.rebuilt:type_name -> slipway.build.v1.Rebuilt
+	62, // 34: slipway.build.v1.Rebuilt.first_finished_at:type_name -> google.protobuf.Timestamp
+	62, // 35: slipway.build.v1.Rebuilt.second_finished_at:type_name -> google.protobuf.Timestamp
+	17, // 36: slipway.build.v1.GetBuildRequestResponse.request:type_name -> slipway.build.v1.SubmitBuildRequest
+	34, // 37: slipway.build.v1.ListLockedPackagesResponse.builds:type_name -> slipway.build.v1.LockedBuild
+	35, // 38: slipway.build.v1.LockedBuild.packages:type_name -> slipway.build.v1.BuildPackage
+	0,  // 39: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	62, // 40: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	62, // 41: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	62, // 42: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	67, // 43: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	68, // 44: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 45: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	42, // 46: slipway.build.v1.LocateBuildResponse.copied:type_name -> slipway.build.v1.Copied
+	70, // 47: slipway.build.v1.Copied.source:type_name -> slipway.container.v1.Source
+	62, // 48: slipway.build.v1.Copied.started_at:type_name -> google.protobuf.Timestamp
+	62, // 49: slipway.build.v1.Copied.finished_at:type_name -> google.protobuf.Timestamp
+	56, // 50: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	51, // 51: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
+	53, // 52: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
+	55, // 53: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
+	61, // 54: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	39, // 55: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 56: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 57: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	9,  // 58: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	11, // 59: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	6,  // 60: slipway.build.v1.BuildService.DescribeMirror:input_type -> slipway.build.v1.DescribeMirrorRequest
+	13, // 61: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	17, // 62: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	19, // 63: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
+	38, // 64: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	36, // 65: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
+	40, // 66: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	27, // 67: slipway.build.v1.BuildService.DescribeInputs:input_type -> slipway.build.v1.DescribeInputsRequest
+	43, // 68: slipway.build.v1.BuildService.NoteMirrorProvenance:input_type -> slipway.build.v1.NoteMirrorProvenanceRequest
+	30, // 69: slipway.build.v1.BuildService.GetBuildRequest:input_type -> slipway.build.v1.GetBuildRequestRequest
+	32, // 70: slipway.build.v1.BuildService.ListLockedPackages:input_type -> slipway.build.v1.ListLockedPackagesRequest
+	45, // 71: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	47, // 72: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	49, // 73: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
+	52, // 74: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
+	57, // 75: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 76: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	24, // 77: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	59, // 78: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 79: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 80: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	10, // 81: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	12, // 82: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	7,  // 83: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
+	14, // 84: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	26, // 85: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	20, // 86: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	39, // 87: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	37, // 88: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	41, // 89: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	28, // 90: slipway.build.v1.BuildService.DescribeInputs:output_type -> slipway.build.v1.DescribeInputsResponse
+	44, // 91: slipway.build.v1.BuildService.NoteMirrorProvenance:output_type -> slipway.build.v1.NoteMirrorProvenanceResponse
+	31, // 92: slipway.build.v1.BuildService.GetBuildRequest:output_type -> slipway.build.v1.GetBuildRequestResponse
+	33, // 93: slipway.build.v1.BuildService.ListLockedPackages:output_type -> slipway.build.v1.ListLockedPackagesResponse
+	46, // 94: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	48, // 95: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	50, // 96: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
+	54, // 97: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
+	58, // 98: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 99: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	25, // 100: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	60, // 101: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	79, // [79:102] is the sub-list for method output_type
+	56, // [56:79] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -4158,14 +4895,14 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[14].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[15].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[31].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   51,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

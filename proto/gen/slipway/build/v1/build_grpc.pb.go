@@ -21,26 +21,29 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	BuildService_ListBuilds_FullMethodName          = "/slipway.build.v1.BuildService/ListBuilds"
-	BuildService_DescribeBuild_FullMethodName       = "/slipway.build.v1.BuildService/DescribeBuild"
-	BuildService_GetBuildStatus_FullMethodName      = "/slipway.build.v1.BuildService/GetBuildStatus"
-	BuildService_GetBuildLock_FullMethodName        = "/slipway.build.v1.BuildService/GetBuildLock"
-	BuildService_DescribeMirror_FullMethodName      = "/slipway.build.v1.BuildService/DescribeMirror"
-	BuildService_GetQueue_FullMethodName            = "/slipway.build.v1.BuildService/GetQueue"
-	BuildService_SubmitBuild_FullMethodName         = "/slipway.build.v1.BuildService/SubmitBuild"
-	BuildService_ListDiscardedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ListDiscardedBuilds"
-	BuildService_AwaitBuild_FullMethodName          = "/slipway.build.v1.BuildService/AwaitBuild"
-	BuildService_RestoreImage_FullMethodName        = "/slipway.build.v1.BuildService/RestoreImage"
-	BuildService_LocateBuild_FullMethodName         = "/slipway.build.v1.BuildService/LocateBuild"
-	BuildService_DescribeInputs_FullMethodName      = "/slipway.build.v1.BuildService/DescribeInputs"
-	BuildService_ListEngines_FullMethodName         = "/slipway.build.v1.BuildService/ListEngines"
-	BuildService_FindLayers_FullMethodName          = "/slipway.build.v1.BuildService/FindLayers"
-	BuildService_FindPackages_FullMethodName        = "/slipway.build.v1.BuildService/FindPackages"
-	BuildService_SummarizePackages_FullMethodName   = "/slipway.build.v1.BuildService/SummarizePackages"
-	BuildService_CancelBuild_FullMethodName         = "/slipway.build.v1.BuildService/CancelBuild"
-	BuildService_ClaimUnsolvedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ClaimUnsolvedBuilds"
-	BuildService_SolveBuild_FullMethodName          = "/slipway.build.v1.BuildService/SolveBuild"
-	BuildService_StreamLogs_FullMethodName          = "/slipway.build.v1.BuildService/StreamLogs"
+	BuildService_ListBuilds_FullMethodName           = "/slipway.build.v1.BuildService/ListBuilds"
+	BuildService_DescribeBuild_FullMethodName        = "/slipway.build.v1.BuildService/DescribeBuild"
+	BuildService_GetBuildStatus_FullMethodName       = "/slipway.build.v1.BuildService/GetBuildStatus"
+	BuildService_GetBuildLock_FullMethodName         = "/slipway.build.v1.BuildService/GetBuildLock"
+	BuildService_DescribeMirror_FullMethodName       = "/slipway.build.v1.BuildService/DescribeMirror"
+	BuildService_GetQueue_FullMethodName             = "/slipway.build.v1.BuildService/GetQueue"
+	BuildService_SubmitBuild_FullMethodName          = "/slipway.build.v1.BuildService/SubmitBuild"
+	BuildService_ListDiscardedBuilds_FullMethodName  = "/slipway.build.v1.BuildService/ListDiscardedBuilds"
+	BuildService_AwaitBuild_FullMethodName           = "/slipway.build.v1.BuildService/AwaitBuild"
+	BuildService_RestoreImage_FullMethodName         = "/slipway.build.v1.BuildService/RestoreImage"
+	BuildService_LocateBuild_FullMethodName          = "/slipway.build.v1.BuildService/LocateBuild"
+	BuildService_DescribeInputs_FullMethodName       = "/slipway.build.v1.BuildService/DescribeInputs"
+	BuildService_NoteMirrorProvenance_FullMethodName = "/slipway.build.v1.BuildService/NoteMirrorProvenance"
+	BuildService_GetBuildRequest_FullMethodName      = "/slipway.build.v1.BuildService/GetBuildRequest"
+	BuildService_ListLockedPackages_FullMethodName   = "/slipway.build.v1.BuildService/ListLockedPackages"
+	BuildService_ListEngines_FullMethodName          = "/slipway.build.v1.BuildService/ListEngines"
+	BuildService_FindLayers_FullMethodName           = "/slipway.build.v1.BuildService/FindLayers"
+	BuildService_FindPackages_FullMethodName         = "/slipway.build.v1.BuildService/FindPackages"
+	BuildService_SummarizePackages_FullMethodName    = "/slipway.build.v1.BuildService/SummarizePackages"
+	BuildService_CancelBuild_FullMethodName          = "/slipway.build.v1.BuildService/CancelBuild"
+	BuildService_ClaimUnsolvedBuilds_FullMethodName  = "/slipway.build.v1.BuildService/ClaimUnsolvedBuilds"
+	BuildService_SolveBuild_FullMethodName           = "/slipway.build.v1.BuildService/SolveBuild"
+	BuildService_StreamLogs_FullMethodName           = "/slipway.build.v1.BuildService/StreamLogs"
 )
 
 // BuildServiceClient is the client API for BuildService service.
@@ -87,6 +90,16 @@ type BuildServiceClient interface {
 	// build, or another build of the same content, has made a manifest with the digest.
 	// Internal.
 	DescribeInputs(ctx context.Context, in *DescribeInputsRequest, opts ...grpc.CallOption) (*DescribeInputsResponse, error)
+	// NoteMirrorProvenance stores whether the provenance of a mirror is at its target. The newest note
+	// counts. NOT_FOUND for any other build. Internal.
+	NoteMirrorProvenance(ctx context.Context, in *NoteMirrorProvenanceRequest, opts ...grpc.CallOption) (*NoteMirrorProvenanceResponse, error)
+	// GetBuildRequest returns the request that a build of Conda packages was submitted with, with the
+	// locks of its parts, so that a similar image can be built. The caller must check who may know it.
+	// NOT_FOUND if a part of it was deleted. Internal.
+	GetBuildRequest(ctx context.Context, in *GetBuildRequestRequest, opts ...grpc.CallOption) (*GetBuildRequestResponse, error)
+	// ListLockedPackages returns the packages in the locks of builds, also of private channels.
+	// Internal.
+	ListLockedPackages(ctx context.Context, in *ListLockedPackagesRequest, opts ...grpc.CallOption) (*ListLockedPackagesResponse, error)
 	// ListEngines returns the engines that the workers provide now. Internal.
 	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
@@ -239,6 +252,36 @@ func (c *buildServiceClient) DescribeInputs(ctx context.Context, in *DescribeInp
 	return out, nil
 }
 
+func (c *buildServiceClient) NoteMirrorProvenance(ctx context.Context, in *NoteMirrorProvenanceRequest, opts ...grpc.CallOption) (*NoteMirrorProvenanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NoteMirrorProvenanceResponse)
+	err := c.cc.Invoke(ctx, BuildService_NoteMirrorProvenance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) GetBuildRequest(ctx context.Context, in *GetBuildRequestRequest, opts ...grpc.CallOption) (*GetBuildRequestResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetBuildRequestResponse)
+	err := c.cc.Invoke(ctx, BuildService_GetBuildRequest_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) ListLockedPackages(ctx context.Context, in *ListLockedPackagesRequest, opts ...grpc.CallOption) (*ListLockedPackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLockedPackagesResponse)
+	err := c.cc.Invoke(ctx, BuildService_ListLockedPackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEnginesResponse)
@@ -372,6 +415,16 @@ type BuildServiceServer interface {
 	// build, or another build of the same content, has made a manifest with the digest.
 	// Internal.
 	DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error)
+	// NoteMirrorProvenance stores whether the provenance of a mirror is at its target. The newest note
+	// counts. NOT_FOUND for any other build. Internal.
+	NoteMirrorProvenance(context.Context, *NoteMirrorProvenanceRequest) (*NoteMirrorProvenanceResponse, error)
+	// GetBuildRequest returns the request that a build of Conda packages was submitted with, with the
+	// locks of its parts, so that a similar image can be built. The caller must check who may know it.
+	// NOT_FOUND if a part of it was deleted. Internal.
+	GetBuildRequest(context.Context, *GetBuildRequestRequest) (*GetBuildRequestResponse, error)
+	// ListLockedPackages returns the packages in the locks of builds, also of private channels.
+	// Internal.
+	ListLockedPackages(context.Context, *ListLockedPackagesRequest) (*ListLockedPackagesResponse, error)
 	// ListEngines returns the engines that the workers provide now. Internal.
 	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
@@ -439,6 +492,15 @@ func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuild
 }
 func (UnimplementedBuildServiceServer) DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeInputs not implemented")
+}
+func (UnimplementedBuildServiceServer) NoteMirrorProvenance(context.Context, *NoteMirrorProvenanceRequest) (*NoteMirrorProvenanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method NoteMirrorProvenance not implemented")
+}
+func (UnimplementedBuildServiceServer) GetBuildRequest(context.Context, *GetBuildRequestRequest) (*GetBuildRequestResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBuildRequest not implemented")
+}
+func (UnimplementedBuildServiceServer) ListLockedPackages(context.Context, *ListLockedPackagesRequest) (*ListLockedPackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLockedPackages not implemented")
 }
 func (UnimplementedBuildServiceServer) ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEngines not implemented")
@@ -701,6 +763,60 @@ func _BuildService_DescribeInputs_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_NoteMirrorProvenance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NoteMirrorProvenanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).NoteMirrorProvenance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_NoteMirrorProvenance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).NoteMirrorProvenance(ctx, req.(*NoteMirrorProvenanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_GetBuildRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBuildRequestRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).GetBuildRequest(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_GetBuildRequest_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).GetBuildRequest(ctx, req.(*GetBuildRequestRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_ListLockedPackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLockedPackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).ListLockedPackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_ListLockedPackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).ListLockedPackages(ctx, req.(*ListLockedPackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_ListEngines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEnginesRequest)
 	if err := dec(in); err != nil {
@@ -892,6 +1008,18 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeInputs",
 			Handler:    _BuildService_DescribeInputs_Handler,
+		},
+		{
+			MethodName: "NoteMirrorProvenance",
+			Handler:    _BuildService_NoteMirrorProvenance_Handler,
+		},
+		{
+			MethodName: "GetBuildRequest",
+			Handler:    _BuildService_GetBuildRequest_Handler,
+		},
+		{
+			MethodName: "ListLockedPackages",
+			Handler:    _BuildService_ListLockedPackages_Handler,
 		},
 		{
 			MethodName: "ListEngines",

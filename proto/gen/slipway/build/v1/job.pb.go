@@ -106,7 +106,12 @@ type Result struct {
 	// A package of the build's lock no longer exists in its channel, or has changed. If the
 	// service solved the lock, the packages are solved again. Otherwise the build fails with the
 	// reason and the message.
-	LockOutdated  bool `protobuf:"varint,13,opt,name=lock_outdated,json=lockOutdated,proto3" json:"lock_outdated,omitempty"`
+	LockOutdated bool `protobuf:"varint,13,opt,name=lock_outdated,json=lockOutdated,proto3" json:"lock_outdated,omitempty"`
+	// What the worker has read to make the image; only if the image was pushed.
+	Inputs *Inputs `protobuf:"bytes,14,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// Digest of the artifact with which the image's environment is mounted; only if the recipe has
+	// mount and the image was pushed.
+	Environment   string `protobuf:"bytes,15,opt,name=environment,proto3" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +237,148 @@ func (x *Result) GetLockOutdated() bool {
 	return false
 }
 
+func (x *Result) GetInputs() *Inputs {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Result) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
+}
+
+// Inputs are the images that a worker has read for a build, and the layers that it has unpacked.
+type Inputs struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The images and layers, without repetitions; at most 500.
+	Inputs []*Input `protobuf:"bytes,1,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// Whether there were more.
+	Incomplete    bool `protobuf:"varint,2,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inputs) Reset() {
+	*x = Inputs{}
+	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inputs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inputs) ProtoMessage() {}
+
+func (x *Inputs) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inputs.ProtoReflect.Descriptor instead.
+func (*Inputs) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Inputs) GetInputs() []*Input {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *Inputs) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
+// Input is an image or a layer that a worker has read.
+type Input struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its digest: of an image that of the index, if the build named it.
+	Digest string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The registry of an image; "" with the repository if a login was needed to read it, and for a layer.
+	Registry string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
+	// The repository of an image.
+	Repository string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Whether it is a layer.
+	Layer         bool `protobuf:"varint,4,opt,name=layer,proto3" json:"layer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Input) Reset() {
+	*x = Input{}
+	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Input) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Input) ProtoMessage() {}
+
+func (x *Input) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Input.ProtoReflect.Descriptor instead.
+func (*Input) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Input) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Input) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+func (x *Input) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *Input) GetLayer() bool {
+	if x != nil {
+		return x.Layer
+	}
+	return false
+}
+
 // Steps are the commands to run on an image that has been pushed, before the commands of the
 // recipe itself.
 type Steps struct {
@@ -246,7 +393,7 @@ type Steps struct {
 
 func (x *Steps) Reset() {
 	*x = Steps{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +405,7 @@ func (x *Steps) String() string {
 func (*Steps) ProtoMessage() {}
 
 func (x *Steps) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +418,7 @@ func (x *Steps) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Steps.ProtoReflect.Descriptor instead.
 func (*Steps) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Steps) GetContainerFile() string {
@@ -301,7 +448,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -313,7 +460,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -326,7 +473,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LogChunk) GetDelivery() int32 {
@@ -356,7 +503,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +515,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +528,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LogEntry) GetText() string {
@@ -421,7 +568,7 @@ type Presence struct {
 
 func (x *Presence) Reset() {
 	*x = Presence{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +580,7 @@ func (x *Presence) String() string {
 func (*Presence) ProtoMessage() {}
 
 func (x *Presence) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +593,7 @@ func (x *Presence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Presence.ProtoReflect.Descriptor instead.
 func (*Presence) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Presence) GetWorker() string {
@@ -511,7 +658,7 @@ type EngineProblem struct {
 
 func (x *EngineProblem) Reset() {
 	*x = EngineProblem{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +670,7 @@ func (x *EngineProblem) String() string {
 func (*EngineProblem) ProtoMessage() {}
 
 func (x *EngineProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +683,7 @@ func (x *EngineProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineProblem.ProtoReflect.Descriptor instead.
 func (*EngineProblem) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EngineProblem) GetEngine() string {
@@ -566,7 +713,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +725,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +738,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Capability) GetEngine() string {
@@ -614,7 +761,7 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\x97\x03\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xeb\x03\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -632,7 +779,21 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\x05steps\x18\v \x01(\v2\x17.slipway.build.v1.StepsR\x05steps\x12\x1d\n" +
 	"\n" +
 	"layer_keys\x18\f \x03(\tR\tlayerKeys\x12#\n" +
-	"\rlock_outdated\x18\r \x01(\bR\flockOutdated\"\\\n" +
+	"\rlock_outdated\x18\r \x01(\bR\flockOutdated\x120\n" +
+	"\x06inputs\x18\x0e \x01(\v2\x18.slipway.build.v1.InputsR\x06inputs\x12 \n" +
+	"\venvironment\x18\x0f \x01(\tR\venvironment\"Y\n" +
+	"\x06Inputs\x12/\n" +
+	"\x06inputs\x18\x01 \x03(\v2\x17.slipway.build.v1.InputR\x06inputs\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x02 \x01(\bR\n" +
+	"incomplete\"q\n" +
+	"\x05Input\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1a\n" +
+	"\bregistry\x18\x02 \x01(\tR\bregistry\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x03 \x01(\tR\n" +
+	"repository\x12\x14\n" +
+	"\x05layer\x18\x04 \x01(\bR\x05layer\"\\\n" +
 	"\x05Steps\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\"\\\n" +
@@ -670,31 +831,35 @@ func file_slipway_build_v1_job_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_job_proto_rawDescData
 }
 
-var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_slipway_build_v1_job_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: slipway.build.v1.Job
 	(*Result)(nil),                // 1: slipway.build.v1.Result
-	(*Steps)(nil),                 // 2: slipway.build.v1.Steps
-	(*LogChunk)(nil),              // 3: slipway.build.v1.LogChunk
-	(*LogEntry)(nil),              // 4: slipway.build.v1.LogEntry
-	(*Presence)(nil),              // 5: slipway.build.v1.Presence
-	(*EngineProblem)(nil),         // 6: slipway.build.v1.EngineProblem
-	(*Capability)(nil),            // 7: slipway.build.v1.Capability
-	(*File)(nil),                  // 8: slipway.build.v1.File
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Inputs)(nil),                // 2: slipway.build.v1.Inputs
+	(*Input)(nil),                 // 3: slipway.build.v1.Input
+	(*Steps)(nil),                 // 4: slipway.build.v1.Steps
+	(*LogChunk)(nil),              // 5: slipway.build.v1.LogChunk
+	(*LogEntry)(nil),              // 6: slipway.build.v1.LogEntry
+	(*Presence)(nil),              // 7: slipway.build.v1.Presence
+	(*EngineProblem)(nil),         // 8: slipway.build.v1.EngineProblem
+	(*Capability)(nil),            // 9: slipway.build.v1.Capability
+	(*File)(nil),                  // 10: slipway.build.v1.File
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
 }
 var file_slipway_build_v1_job_proto_depIdxs = []int32{
-	2, // 0: slipway.build.v1.Result.steps:type_name -> slipway.build.v1.Steps
-	8, // 1: slipway.build.v1.Steps.files:type_name -> slipway.build.v1.File
-	4, // 2: slipway.build.v1.LogChunk.entries:type_name -> slipway.build.v1.LogEntry
-	7, // 3: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
-	9, // 4: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
-	6, // 5: slipway.build.v1.Presence.problems:type_name -> slipway.build.v1.EngineProblem
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4,  // 0: slipway.build.v1.Result.steps:type_name -> slipway.build.v1.Steps
+	2,  // 1: slipway.build.v1.Result.inputs:type_name -> slipway.build.v1.Inputs
+	3,  // 2: slipway.build.v1.Inputs.inputs:type_name -> slipway.build.v1.Input
+	10, // 3: slipway.build.v1.Steps.files:type_name -> slipway.build.v1.File
+	6,  // 4: slipway.build.v1.LogChunk.entries:type_name -> slipway.build.v1.LogEntry
+	9,  // 5: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
+	11, // 6: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: slipway.build.v1.Presence.problems:type_name -> slipway.build.v1.EngineProblem
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_job_proto_init() }
@@ -709,7 +874,7 @@ func file_slipway_build_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_job_proto_rawDesc), len(file_slipway_build_v1_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

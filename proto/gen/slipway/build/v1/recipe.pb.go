@@ -74,7 +74,15 @@ type Recipe struct {
 	Variables map[string]string `protobuf:"bytes,15,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Whether a base image of the Dockerfile may be a Singularity image, which is then used as an
 	// image with one layer.
-	SifBase       bool `protobuf:"varint,16,opt,name=sif_base,json=sifBase,proto3" json:"sif_base,omitempty"`
+	SifBase bool `protobuf:"varint,16,opt,name=sif_base,json=sifBase,proto3" json:"sif_base,omitempty"`
+	// The identifier of the key with which a Singularity image is signed, the SHA-256 of its public key in
+	// base64; "" if it is not signed.
+	SifKey string `protobuf:"bytes,17,opt,name=sif_key,json=sifKey,proto3" json:"sif_key,omitempty"`
+	// Whether the image is stored with an index of its files with which it can be mounted without being
+	// unpacked. Only for the engine "conda".
+	Mount bool `protobuf:"varint,18,opt,name=mount,proto3" json:"mount,omitempty"`
+	// Whether the image gets a SOCI index. For the engines "buildkit", "conda" and "freeze".
+	Soci          bool `protobuf:"varint,19,opt,name=soci,proto3" json:"soci,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +229,27 @@ func (x *Recipe) GetSifBase() bool {
 	return false
 }
 
+func (x *Recipe) GetSifKey() string {
+	if x != nil {
+		return x.SifKey
+	}
+	return ""
+}
+
+func (x *Recipe) GetMount() bool {
+	if x != nil {
+		return x.Mount
+	}
+	return false
+}
+
+func (x *Recipe) GetSoci() bool {
+	if x != nil {
+		return x.Soci
+	}
+	return false
+}
+
 // File is a file of a build context.
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,7 +391,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x89\x06\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xcc\x06\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -382,7 +411,10 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\rconda_options\x18\r \x01(\v2\".slipway.container.v1.CondaOptionsR\fcondaOptions\x12!\n" +
 	"\fquery_digest\x18\x0e \x01(\tR\vqueryDigest\x12E\n" +
 	"\tvariables\x18\x0f \x03(\v2'.slipway.build.v1.Recipe.VariablesEntryR\tvariables\x12\x19\n" +
-	"\bsif_base\x18\x10 \x01(\bR\asifBase\x1a<\n" +
+	"\bsif_base\x18\x10 \x01(\bR\asifBase\x12\x17\n" +
+	"\asif_key\x18\x11 \x01(\tR\x06sifKey\x12\x14\n" +
+	"\x05mount\x18\x12 \x01(\bR\x05mount\x12\x12\n" +
+	"\x04soci\x18\x13 \x01(\bR\x04soci\x1a<\n" +
 	"\x0eVariablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +

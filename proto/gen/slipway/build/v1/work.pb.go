@@ -11,6 +11,7 @@ package buildv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	v1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -24,6 +25,67 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// RebuildOutcome is how a rebuild ended at the worker.
+type RebuildOutcome int32
+
+const (
+	// Invalid.
+	RebuildOutcome_REBUILD_OUTCOME_UNSPECIFIED RebuildOutcome = 0
+	// The image was built.
+	RebuildOutcome_REBUILD_OUTCOME_BUILT RebuildOutcome = 1
+	// The inputs are no longer available, so that nothing can be compared.
+	RebuildOutcome_REBUILD_OUTCOME_UNAVAILABLE RebuildOutcome = 2
+	// The rebuild failed for another reason. It is repeated a few times.
+	RebuildOutcome_REBUILD_OUTCOME_FAILED RebuildOutcome = 3
+	// The worker stopped before the end. This does not count as an attempt.
+	RebuildOutcome_REBUILD_OUTCOME_RETURNED RebuildOutcome = 4
+)
+
+// Enum value maps for RebuildOutcome.
+var (
+	RebuildOutcome_name = map[int32]string{
+		0: "REBUILD_OUTCOME_UNSPECIFIED",
+		1: "REBUILD_OUTCOME_BUILT",
+		2: "REBUILD_OUTCOME_UNAVAILABLE",
+		3: "REBUILD_OUTCOME_FAILED",
+		4: "REBUILD_OUTCOME_RETURNED",
+	}
+	RebuildOutcome_value = map[string]int32{
+		"REBUILD_OUTCOME_UNSPECIFIED": 0,
+		"REBUILD_OUTCOME_BUILT":       1,
+		"REBUILD_OUTCOME_UNAVAILABLE": 2,
+		"REBUILD_OUTCOME_FAILED":      3,
+		"REBUILD_OUTCOME_RETURNED":    4,
+	}
+)
+
+func (x RebuildOutcome) Enum() *RebuildOutcome {
+	p := new(RebuildOutcome)
+	*p = x
+	return p
+}
+
+func (x RebuildOutcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RebuildOutcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_slipway_build_v1_work_proto_enumTypes[0].Descriptor()
+}
+
+func (RebuildOutcome) Type() protoreflect.EnumType {
+	return &file_slipway_build_v1_work_proto_enumTypes[0]
+}
+
+func (x RebuildOutcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RebuildOutcome.Descriptor instead.
+func (RebuildOutcome) EnumDescriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+}
 
 // LoginPurpose is the purpose of a login.
 type LoginPurpose int32
@@ -71,11 +133,11 @@ func (x LoginPurpose) String() string {
 }
 
 func (LoginPurpose) Descriptor() protoreflect.EnumDescriptor {
-	return file_slipway_build_v1_work_proto_enumTypes[0].Descriptor()
+	return file_slipway_build_v1_work_proto_enumTypes[1].Descriptor()
 }
 
 func (LoginPurpose) Type() protoreflect.EnumType {
-	return &file_slipway_build_v1_work_proto_enumTypes[0]
+	return &file_slipway_build_v1_work_proto_enumTypes[1]
 }
 
 func (x LoginPurpose) Number() protoreflect.EnumNumber {
@@ -84,7 +146,365 @@ func (x LoginPurpose) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LoginPurpose.Descriptor instead.
 func (LoginPurpose) EnumDescriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+}
+
+// TakeRebuildRequest names a worker with free capacity.
+type TakeRebuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the worker, as in TakeJobRequest.
+	Worker        string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeRebuildRequest) Reset() {
+	*x = TakeRebuildRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeRebuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeRebuildRequest) ProtoMessage() {}
+
+func (x *TakeRebuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeRebuildRequest.ProtoReflect.Descriptor instead.
+func (*TakeRebuildRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *TakeRebuildRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+// TakeRebuildResponse is the input of a rebuild. It has no digest of the first build: the service
+// compares.
+type TakeRebuildResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the build; "" if there is nothing to do.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// When to call again, if there is nothing to do.
+	RetryAfter *durationpb.Duration `protobuf:"bytes,2,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// The recipe.
+	Recipe *Recipe `protobuf:"bytes,3,opt,name=recipe,proto3" json:"recipe,omitempty"`
+	// The repodata records of the packages as a JSON list.
+	Lock string `protobuf:"bytes,4,opt,name=lock,proto3" json:"lock,omitempty"`
+	// The URLs of the packages' channels that need a login.
+	PrivateChannels []string `protobuf:"bytes,5,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
+	// Gives access to the credentials for reading that the first build had. Secret.
+	Ticket string `protobuf:"bytes,6,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// When the rebuild must have ended.
+	Deadline      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeRebuildResponse) Reset() {
+	*x = TakeRebuildResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeRebuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeRebuildResponse) ProtoMessage() {}
+
+func (x *TakeRebuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeRebuildResponse.ProtoReflect.Descriptor instead.
+func (*TakeRebuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TakeRebuildResponse) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *TakeRebuildResponse) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
+func (x *TakeRebuildResponse) GetRecipe() *Recipe {
+	if x != nil {
+		return x.Recipe
+	}
+	return nil
+}
+
+func (x *TakeRebuildResponse) GetLock() string {
+	if x != nil {
+		return x.Lock
+	}
+	return ""
+}
+
+func (x *TakeRebuildResponse) GetPrivateChannels() []string {
+	if x != nil {
+		return x.PrivateChannels
+	}
+	return nil
+}
+
+func (x *TakeRebuildResponse) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *TakeRebuildResponse) GetDeadline() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Deadline
+	}
+	return nil
+}
+
+// RenewRebuildRequest names a rebuild.
+type RenewRebuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rebuild's ticket.
+	Ticket        string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRebuildRequest) Reset() {
+	*x = RenewRebuildRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRebuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRebuildRequest) ProtoMessage() {}
+
+func (x *RenewRebuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRebuildRequest.ProtoReflect.Descriptor instead.
+func (*RenewRebuildRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RenewRebuildRequest) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+// RenewRebuildResponse states whether to continue.
+type RenewRebuildResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Builds of users wait: the worker ends the rebuild with REBUILD_OUTCOME_RETURNED.
+	Stop          bool `protobuf:"varint,1,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRebuildResponse) Reset() {
+	*x = RenewRebuildResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRebuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRebuildResponse) ProtoMessage() {}
+
+func (x *RenewRebuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRebuildResponse.ProtoReflect.Descriptor instead.
+func (*RenewRebuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RenewRebuildResponse) GetStop() bool {
+	if x != nil {
+		return x.Stop
+	}
+	return false
+}
+
+// ReportRebuildRequest is the result of a rebuild.
+type ReportRebuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The rebuild's ticket.
+	Ticket string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// How it ended.
+	Outcome RebuildOutcome `protobuf:"varint,2,opt,name=outcome,proto3,enum=slipway.build.v1.RebuildOutcome" json:"outcome,omitempty"`
+	// The manifest of the image, at most 1 MiB; only with REBUILD_OUTCOME_BUILT.
+	Manifest []byte `protobuf:"bytes,3,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// The configuration that the manifest refers to, at most 1 MiB.
+	Config []byte `protobuf:"bytes,4,opt,name=config,proto3" json:"config,omitempty"`
+	// Why there is no image, for operators, at most 1000 bytes.
+	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRebuildRequest) Reset() {
+	*x = ReportRebuildRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRebuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRebuildRequest) ProtoMessage() {}
+
+func (x *ReportRebuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRebuildRequest.ProtoReflect.Descriptor instead.
+func (*ReportRebuildRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReportRebuildRequest) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *ReportRebuildRequest) GetOutcome() RebuildOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return RebuildOutcome_REBUILD_OUTCOME_UNSPECIFIED
+}
+
+func (x *ReportRebuildRequest) GetManifest() []byte {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *ReportRebuildRequest) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *ReportRebuildRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+// ReportRebuildResponse is empty.
+type ReportRebuildResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRebuildResponse) Reset() {
+	*x = ReportRebuildResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRebuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRebuildResponse) ProtoMessage() {}
+
+func (x *ReportRebuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRebuildResponse.ProtoReflect.Descriptor instead.
+func (*ReportRebuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
 }
 
 // ListUnindexedPackagesRequest names a build.
@@ -98,7 +518,7 @@ type ListUnindexedPackagesRequest struct {
 
 func (x *ListUnindexedPackagesRequest) Reset() {
 	*x = ListUnindexedPackagesRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -110,7 +530,7 @@ func (x *ListUnindexedPackagesRequest) String() string {
 func (*ListUnindexedPackagesRequest) ProtoMessage() {}
 
 func (x *ListUnindexedPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -123,7 +543,7 @@ func (x *ListUnindexedPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnindexedPackagesRequest.ProtoReflect.Descriptor instead.
 func (*ListUnindexedPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListUnindexedPackagesRequest) GetTicket() string {
@@ -144,7 +564,7 @@ type ListUnindexedPackagesResponse struct {
 
 func (x *ListUnindexedPackagesResponse) Reset() {
 	*x = ListUnindexedPackagesResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -156,7 +576,7 @@ func (x *ListUnindexedPackagesResponse) String() string {
 func (*ListUnindexedPackagesResponse) ProtoMessage() {}
 
 func (x *ListUnindexedPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -169,7 +589,7 @@ func (x *ListUnindexedPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUnindexedPackagesResponse.ProtoReflect.Descriptor instead.
 func (*ListUnindexedPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListUnindexedPackagesResponse) GetSha256() []string {
@@ -192,7 +612,7 @@ type IndexPackagesRequest struct {
 
 func (x *IndexPackagesRequest) Reset() {
 	*x = IndexPackagesRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -204,7 +624,7 @@ func (x *IndexPackagesRequest) String() string {
 func (*IndexPackagesRequest) ProtoMessage() {}
 
 func (x *IndexPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -217,7 +637,7 @@ func (x *IndexPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexPackagesRequest.ProtoReflect.Descriptor instead.
 func (*IndexPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IndexPackagesRequest) GetTicket() string {
@@ -249,7 +669,7 @@ type PackageContent struct {
 
 func (x *PackageContent) Reset() {
 	*x = PackageContent{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +681,7 @@ func (x *PackageContent) String() string {
 func (*PackageContent) ProtoMessage() {}
 
 func (x *PackageContent) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +694,7 @@ func (x *PackageContent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageContent.ProtoReflect.Descriptor instead.
 func (*PackageContent) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PackageContent) GetSha256() string {
@@ -307,7 +727,7 @@ type IndexPackagesResponse struct {
 
 func (x *IndexPackagesResponse) Reset() {
 	*x = IndexPackagesResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +739,7 @@ func (x *IndexPackagesResponse) String() string {
 func (*IndexPackagesResponse) ProtoMessage() {}
 
 func (x *IndexPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +752,7 @@ func (x *IndexPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexPackagesResponse.ProtoReflect.Descriptor instead.
 func (*IndexPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{10}
 }
 
 // RegisterWorkerKeyRequest is a public key and a proof that the worker has the private
@@ -351,7 +771,7 @@ type RegisterWorkerKeyRequest struct {
 
 func (x *RegisterWorkerKeyRequest) Reset() {
 	*x = RegisterWorkerKeyRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +783,7 @@ func (x *RegisterWorkerKeyRequest) String() string {
 func (*RegisterWorkerKeyRequest) ProtoMessage() {}
 
 func (x *RegisterWorkerKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +796,7 @@ func (x *RegisterWorkerKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorkerKeyRequest.ProtoReflect.Descriptor instead.
 func (*RegisterWorkerKeyRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RegisterWorkerKeyRequest) GetWorker() string {
@@ -409,7 +829,7 @@ type RegisterWorkerKeyResponse struct {
 
 func (x *RegisterWorkerKeyResponse) Reset() {
 	*x = RegisterWorkerKeyResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +841,7 @@ func (x *RegisterWorkerKeyResponse) String() string {
 func (*RegisterWorkerKeyResponse) ProtoMessage() {}
 
 func (x *RegisterWorkerKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +854,7 @@ func (x *RegisterWorkerKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorkerKeyResponse.ProtoReflect.Descriptor instead.
 func (*RegisterWorkerKeyResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{6}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{12}
 }
 
 // GetWorkerKeyRequest names a key.
@@ -448,7 +868,7 @@ type GetWorkerKeyRequest struct {
 
 func (x *GetWorkerKeyRequest) Reset() {
 	*x = GetWorkerKeyRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +880,7 @@ func (x *GetWorkerKeyRequest) String() string {
 func (*GetWorkerKeyRequest) ProtoMessage() {}
 
 func (x *GetWorkerKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +893,7 @@ func (x *GetWorkerKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerKeyRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{7}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetWorkerKeyRequest) GetKeyId() string {
@@ -496,7 +916,7 @@ type GetWorkerKeyResponse struct {
 
 func (x *GetWorkerKeyResponse) Reset() {
 	*x = GetWorkerKeyResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +928,7 @@ func (x *GetWorkerKeyResponse) String() string {
 func (*GetWorkerKeyResponse) ProtoMessage() {}
 
 func (x *GetWorkerKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +941,7 @@ func (x *GetWorkerKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkerKeyResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{8}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetWorkerKeyResponse) GetPublicKey() []byte {
@@ -553,7 +973,7 @@ type TakeJobRequest struct {
 
 func (x *TakeJobRequest) Reset() {
 	*x = TakeJobRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -565,7 +985,7 @@ func (x *TakeJobRequest) String() string {
 func (*TakeJobRequest) ProtoMessage() {}
 
 func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -578,7 +998,7 @@ func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobRequest.ProtoReflect.Descriptor instead.
 func (*TakeJobRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{9}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TakeJobRequest) GetBuildId() string {
@@ -628,14 +1048,16 @@ type TakeJobResponse struct {
 	// The URLs of the packages' channels that need a login.
 	PrivateChannels []string `protobuf:"bytes,10,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
 	// The forbidden images that this build may read nevertheless, by digest.
-	GivenImages   []*v1.Source `protobuf:"bytes,11,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
+	GivenImages []*v1.Source `protobuf:"bytes,11,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
+	// The operator's rules about the images that the build reads; absent if there are no rules.
+	Rules         *ImageRules `protobuf:"bytes,12,opt,name=rules,proto3" json:"rules,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TakeJobResponse) Reset() {
 	*x = TakeJobResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +1069,7 @@ func (x *TakeJobResponse) String() string {
 func (*TakeJobResponse) ProtoMessage() {}
 
 func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +1082,7 @@ func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobResponse.ProtoReflect.Descriptor instead.
 func (*TakeJobResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{10}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TakeJobResponse) GetRecipe() *Recipe {
@@ -740,6 +1162,141 @@ func (x *TakeJobResponse) GetGivenImages() []*v1.Source {
 	return nil
 }
 
+func (x *TakeJobResponse) GetRules() *ImageRules {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+// ImageRules are the operator's rules about images that builds read (docs/operate/policy.md).
+type ImageRules struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The value of policy_mode.
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// The entries of policy_registries; empty permits every registry.
+	Registries []string `protobuf:"bytes,2,rep,name=registries,proto3" json:"registries,omitempty"`
+	// The entries of policy_signatures with the keys in their files.
+	Signatures []*SignedPlace `protobuf:"bytes,3,rep,name=signatures,proto3" json:"signatures,omitempty"`
+	// The operator's default images. The rules do not apply to their repositories.
+	Defaults      []string `protobuf:"bytes,4,rep,name=defaults,proto3" json:"defaults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImageRules) Reset() {
+	*x = ImageRules{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImageRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImageRules) ProtoMessage() {}
+
+func (x *ImageRules) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImageRules.ProtoReflect.Descriptor instead.
+func (*ImageRules) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ImageRules) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ImageRules) GetRegistries() []string {
+	if x != nil {
+		return x.Registries
+	}
+	return nil
+}
+
+func (x *ImageRules) GetSignatures() []*SignedPlace {
+	if x != nil {
+		return x.Signatures
+	}
+	return nil
+}
+
+func (x *ImageRules) GetDefaults() []string {
+	if x != nil {
+		return x.Defaults
+	}
+	return nil
+}
+
+// SignedPlace is a place whose images must be signed.
+type SignedPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A registry, a path in it, or "*" for every image.
+	Place string `protobuf:"bytes,1,opt,name=place,proto3" json:"place,omitempty"`
+	// The public keys of which one must have signed an image, as PEM.
+	Keys          []byte `protobuf:"bytes,2,opt,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignedPlace) Reset() {
+	*x = SignedPlace{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignedPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignedPlace) ProtoMessage() {}
+
+func (x *SignedPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignedPlace.ProtoReflect.Descriptor instead.
+func (*SignedPlace) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SignedPlace) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *SignedPlace) GetKeys() []byte {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // GetContextRequest names a context.
 type GetContextRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -751,7 +1308,7 @@ type GetContextRequest struct {
 
 func (x *GetContextRequest) Reset() {
 	*x = GetContextRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1320,7 @@ func (x *GetContextRequest) String() string {
 func (*GetContextRequest) ProtoMessage() {}
 
 func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1333,7 @@ func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextRequest.ProtoReflect.Descriptor instead.
 func (*GetContextRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{11}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetContextRequest) GetTicket() string {
@@ -797,7 +1354,7 @@ type GetContextResponse struct {
 
 func (x *GetContextResponse) Reset() {
 	*x = GetContextResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +1366,7 @@ func (x *GetContextResponse) String() string {
 func (*GetContextResponse) ProtoMessage() {}
 
 func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +1379,7 @@ func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextResponse.ProtoReflect.Descriptor instead.
 func (*GetContextResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{12}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetContextResponse) GetChunk() []byte {
@@ -849,7 +1406,7 @@ type GetBuildCredentialsRequest struct {
 
 func (x *GetBuildCredentialsRequest) Reset() {
 	*x = GetBuildCredentialsRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1418,7 @@ func (x *GetBuildCredentialsRequest) String() string {
 func (*GetBuildCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1431,7 @@ func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{13}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetBuildCredentialsRequest) GetTicket() string {
@@ -918,7 +1475,7 @@ type GetBuildCredentialsResponse struct {
 
 func (x *GetBuildCredentialsResponse) Reset() {
 	*x = GetBuildCredentialsResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1487,7 @@ func (x *GetBuildCredentialsResponse) String() string {
 func (*GetBuildCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1500,7 @@ func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetBuildCredentialsResponse) GetUsername() string {
@@ -960,11 +1517,134 @@ func (x *GetBuildCredentialsResponse) GetPassword() string {
 	return ""
 }
 
+// SignSifRequest is the statement to sign.
+type SignSifRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's ticket.
+	Ticket string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// The metadata of the file as JSON, at most 64 KiB: the digests of its header and objects.
+	Metadata      []byte `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignSifRequest) Reset() {
+	*x = SignSifRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignSifRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignSifRequest) ProtoMessage() {}
+
+func (x *SignSifRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignSifRequest.ProtoReflect.Descriptor instead.
+func (*SignSifRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SignSifRequest) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *SignSifRequest) GetMetadata() []byte {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+// SignSifResponse is a signature.
+type SignSifResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The content of the file's signature object: a DSSE envelope with the metadata.
+	Envelope      []byte `protobuf:"bytes,1,opt,name=envelope,proto3" json:"envelope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignSifResponse) Reset() {
+	*x = SignSifResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignSifResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignSifResponse) ProtoMessage() {}
+
+func (x *SignSifResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignSifResponse.ProtoReflect.Descriptor instead.
+func (*SignSifResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SignSifResponse) GetEnvelope() []byte {
+	if x != nil {
+		return x.Envelope
+	}
+	return nil
+}
+
 var File_slipway_build_v1_work_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cslipway/build/v1/build.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"6\n" +
+	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cslipway/build/v1/build.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\",\n" +
+	"\x12TakeRebuildRequest\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"\xad\x02\n" +
+	"\x13TakeRebuildResponse\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12:\n" +
+	"\vretry_after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\x120\n" +
+	"\x06recipe\x18\x03 \x01(\v2\x18.slipway.build.v1.RecipeR\x06recipe\x12\x12\n" +
+	"\x04lock\x18\x04 \x01(\tR\x04lock\x12)\n" +
+	"\x10private_channels\x18\x05 \x03(\tR\x0fprivateChannels\x12\x16\n" +
+	"\x06ticket\x18\x06 \x01(\tR\x06ticket\x126\n" +
+	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\"-\n" +
+	"\x13RenewRebuildRequest\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
+	"\x14RenewRebuildResponse\x12\x12\n" +
+	"\x04stop\x18\x01 \x01(\bR\x04stop\"\xb8\x01\n" +
+	"\x14ReportRebuildRequest\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12:\n" +
+	"\aoutcome\x18\x02 \x01(\x0e2 .slipway.build.v1.RebuildOutcomeR\aoutcome\x12\x1a\n" +
+	"\bmanifest\x18\x03 \x01(\fR\bmanifest\x12\x16\n" +
+	"\x06config\x18\x04 \x01(\fR\x06config\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\"\x17\n" +
+	"\x15ReportRebuildResponse\"6\n" +
 	"\x1cListUnindexedPackagesRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"7\n" +
 	"\x1dListUnindexedPackagesResponse\x12\x16\n" +
@@ -993,7 +1673,7 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x0eTakeJobRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\"\xce\x03\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\"\x82\x04\n" +
 	"\x0fTakeJobResponse\x120\n" +
 	"\x06recipe\x18\x01 \x01(\v2\x18.slipway.build.v1.RecipeR\x06recipe\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12%\n" +
@@ -1007,7 +1687,21 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x04lock\x18\t \x01(\tR\x04lock\x12)\n" +
 	"\x10private_channels\x18\n" +
 	" \x03(\tR\x0fprivateChannels\x12?\n" +
-	"\fgiven_images\x18\v \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImages\"+\n" +
+	"\fgiven_images\x18\v \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImages\x122\n" +
+	"\x05rules\x18\f \x01(\v2\x1c.slipway.build.v1.ImageRulesR\x05rules\"\x9b\x01\n" +
+	"\n" +
+	"ImageRules\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1e\n" +
+	"\n" +
+	"registries\x18\x02 \x03(\tR\n" +
+	"registries\x12=\n" +
+	"\n" +
+	"signatures\x18\x03 \x03(\v2\x1d.slipway.build.v1.SignedPlaceR\n" +
+	"signatures\x12\x1a\n" +
+	"\bdefaults\x18\x04 \x03(\tR\bdefaults\"7\n" +
+	"\vSignedPlace\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\tR\x05place\x12\x12\n" +
+	"\x04keys\x18\x02 \x01(\fR\x04keys\"+\n" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
@@ -1021,22 +1715,37 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\apurpose\x18\x05 \x01(\x0e2\x1e.slipway.build.v1.LoginPurposeR\apurposeJ\x04\b\x03\x10\x04R\x06source\"U\n" +
 	"\x1bGetBuildCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword*\x91\x01\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\"D\n" +
+	"\x0eSignSifRequest\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x1a\n" +
+	"\bmetadata\x18\x02 \x01(\fR\bmetadata\"-\n" +
+	"\x0fSignSifResponse\x12\x1a\n" +
+	"\benvelope\x18\x01 \x01(\fR\benvelope*\xa7\x01\n" +
+	"\x0eRebuildOutcome\x12\x1f\n" +
+	"\x1bREBUILD_OUTCOME_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REBUILD_OUTCOME_BUILT\x10\x01\x12\x1f\n" +
+	"\x1bREBUILD_OUTCOME_UNAVAILABLE\x10\x02\x12\x1a\n" +
+	"\x16REBUILD_OUTCOME_FAILED\x10\x03\x12\x1c\n" +
+	"\x18REBUILD_OUTCOME_RETURNED\x10\x04*\x91\x01\n" +
 	"\fLoginPurpose\x12\x1d\n" +
 	"\x19LOGIN_PURPOSE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_READ\x10\x01\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_PUSH\x10\x02\x12\x17\n" +
 	"\x13LOGIN_PURPOSE_CACHE\x10\x03\x12\x19\n" +
-	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xd5\x05\n" +
+	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xc2\b\n" +
 	"\vWorkService\x12N\n" +
 	"\aTakeJob\x12 .slipway.build.v1.TakeJobRequest\x1a!.slipway.build.v1.TakeJobResponse\x12Y\n" +
 	"\n" +
 	"GetContext\x12#.slipway.build.v1.GetContextRequest\x1a$.slipway.build.v1.GetContextResponse0\x01\x12r\n" +
-	"\x13GetBuildCredentials\x12,.slipway.build.v1.GetBuildCredentialsRequest\x1a-.slipway.build.v1.GetBuildCredentialsResponse\x12l\n" +
+	"\x13GetBuildCredentials\x12,.slipway.build.v1.GetBuildCredentialsRequest\x1a-.slipway.build.v1.GetBuildCredentialsResponse\x12N\n" +
+	"\aSignSif\x12 .slipway.build.v1.SignSifRequest\x1a!.slipway.build.v1.SignSifResponse\x12l\n" +
 	"\x11RegisterWorkerKey\x12*.slipway.build.v1.RegisterWorkerKeyRequest\x1a+.slipway.build.v1.RegisterWorkerKeyResponse\x12]\n" +
 	"\fGetWorkerKey\x12%.slipway.build.v1.GetWorkerKeyRequest\x1a&.slipway.build.v1.GetWorkerKeyResponse\x12x\n" +
 	"\x15ListUnindexedPackages\x12..slipway.build.v1.ListUnindexedPackagesRequest\x1a/.slipway.build.v1.ListUnindexedPackagesResponse\x12`\n" +
-	"\rIndexPackages\x12&.slipway.build.v1.IndexPackagesRequest\x1a'.slipway.build.v1.IndexPackagesResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
+	"\rIndexPackages\x12&.slipway.build.v1.IndexPackagesRequest\x1a'.slipway.build.v1.IndexPackagesResponse\x12Z\n" +
+	"\vTakeRebuild\x12$.slipway.build.v1.TakeRebuildRequest\x1a%.slipway.build.v1.TakeRebuildResponse\x12]\n" +
+	"\fRenewRebuild\x12%.slipway.build.v1.RenewRebuildRequest\x1a&.slipway.build.v1.RenewRebuildResponse\x12`\n" +
+	"\rReportRebuild\x12&.slipway.build.v1.ReportRebuildRequest\x1a'.slipway.build.v1.ReportRebuildResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
 
 var (
 	file_slipway_build_v1_work_proto_rawDescOnce sync.Once
@@ -1050,59 +1759,85 @@ func file_slipway_build_v1_work_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_work_proto_rawDescData
 }
 
-var file_slipway_build_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_slipway_build_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_slipway_build_v1_work_proto_goTypes = []any{
-	(LoginPurpose)(0),                     // 0: slipway.build.v1.LoginPurpose
-	(*ListUnindexedPackagesRequest)(nil),  // 1: slipway.build.v1.ListUnindexedPackagesRequest
-	(*ListUnindexedPackagesResponse)(nil), // 2: slipway.build.v1.ListUnindexedPackagesResponse
-	(*IndexPackagesRequest)(nil),          // 3: slipway.build.v1.IndexPackagesRequest
-	(*PackageContent)(nil),                // 4: slipway.build.v1.PackageContent
-	(*IndexPackagesResponse)(nil),         // 5: slipway.build.v1.IndexPackagesResponse
-	(*RegisterWorkerKeyRequest)(nil),      // 6: slipway.build.v1.RegisterWorkerKeyRequest
-	(*RegisterWorkerKeyResponse)(nil),     // 7: slipway.build.v1.RegisterWorkerKeyResponse
-	(*GetWorkerKeyRequest)(nil),           // 8: slipway.build.v1.GetWorkerKeyRequest
-	(*GetWorkerKeyResponse)(nil),          // 9: slipway.build.v1.GetWorkerKeyResponse
-	(*TakeJobRequest)(nil),                // 10: slipway.build.v1.TakeJobRequest
-	(*TakeJobResponse)(nil),               // 11: slipway.build.v1.TakeJobResponse
-	(*GetContextRequest)(nil),             // 12: slipway.build.v1.GetContextRequest
-	(*GetContextResponse)(nil),            // 13: slipway.build.v1.GetContextResponse
-	(*GetBuildCredentialsRequest)(nil),    // 14: slipway.build.v1.GetBuildCredentialsRequest
-	(*GetBuildCredentialsResponse)(nil),   // 15: slipway.build.v1.GetBuildCredentialsResponse
-	(*PackageSummary)(nil),                // 16: slipway.build.v1.PackageSummary
-	(*timestamppb.Timestamp)(nil),         // 17: google.protobuf.Timestamp
-	(*Recipe)(nil),                        // 18: slipway.build.v1.Recipe
-	(*Target)(nil),                        // 19: slipway.build.v1.Target
-	(*v1.Source)(nil),                     // 20: slipway.container.v1.Source
+	(RebuildOutcome)(0),                   // 0: slipway.build.v1.RebuildOutcome
+	(LoginPurpose)(0),                     // 1: slipway.build.v1.LoginPurpose
+	(*TakeRebuildRequest)(nil),            // 2: slipway.build.v1.TakeRebuildRequest
+	(*TakeRebuildResponse)(nil),           // 3: slipway.build.v1.TakeRebuildResponse
+	(*RenewRebuildRequest)(nil),           // 4: slipway.build.v1.RenewRebuildRequest
+	(*RenewRebuildResponse)(nil),          // 5: slipway.build.v1.RenewRebuildResponse
+	(*ReportRebuildRequest)(nil),          // 6: slipway.build.v1.ReportRebuildRequest
+	(*ReportRebuildResponse)(nil),         // 7: slipway.build.v1.ReportRebuildResponse
+	(*ListUnindexedPackagesRequest)(nil),  // 8: slipway.build.v1.ListUnindexedPackagesRequest
+	(*ListUnindexedPackagesResponse)(nil), // 9: slipway.build.v1.ListUnindexedPackagesResponse
+	(*IndexPackagesRequest)(nil),          // 10: slipway.build.v1.IndexPackagesRequest
+	(*PackageContent)(nil),                // 11: slipway.build.v1.PackageContent
+	(*IndexPackagesResponse)(nil),         // 12: slipway.build.v1.IndexPackagesResponse
+	(*RegisterWorkerKeyRequest)(nil),      // 13: slipway.build.v1.RegisterWorkerKeyRequest
+	(*RegisterWorkerKeyResponse)(nil),     // 14: slipway.build.v1.RegisterWorkerKeyResponse
+	(*GetWorkerKeyRequest)(nil),           // 15: slipway.build.v1.GetWorkerKeyRequest
+	(*GetWorkerKeyResponse)(nil),          // 16: slipway.build.v1.GetWorkerKeyResponse
+	(*TakeJobRequest)(nil),                // 17: slipway.build.v1.TakeJobRequest
+	(*TakeJobResponse)(nil),               // 18: slipway.build.v1.TakeJobResponse
+	(*ImageRules)(nil),                    // 19: slipway.build.v1.ImageRules
+	(*SignedPlace)(nil),                   // 20: slipway.build.v1.SignedPlace
+	(*GetContextRequest)(nil),             // 21: slipway.build.v1.GetContextRequest
+	(*GetContextResponse)(nil),            // 22: slipway.build.v1.GetContextResponse
+	(*GetBuildCredentialsRequest)(nil),    // 23: slipway.build.v1.GetBuildCredentialsRequest
+	(*GetBuildCredentialsResponse)(nil),   // 24: slipway.build.v1.GetBuildCredentialsResponse
+	(*SignSifRequest)(nil),                // 25: slipway.build.v1.SignSifRequest
+	(*SignSifResponse)(nil),               // 26: slipway.build.v1.SignSifResponse
+	(*durationpb.Duration)(nil),           // 27: google.protobuf.Duration
+	(*Recipe)(nil),                        // 28: slipway.build.v1.Recipe
+	(*timestamppb.Timestamp)(nil),         // 29: google.protobuf.Timestamp
+	(*PackageSummary)(nil),                // 30: slipway.build.v1.PackageSummary
+	(*Target)(nil),                        // 31: slipway.build.v1.Target
+	(*v1.Source)(nil),                     // 32: slipway.container.v1.Source
 }
 var file_slipway_build_v1_work_proto_depIdxs = []int32{
-	4,  // 0: slipway.build.v1.IndexPackagesRequest.packages:type_name -> slipway.build.v1.PackageContent
-	16, // 1: slipway.build.v1.PackageContent.about:type_name -> slipway.build.v1.PackageSummary
-	17, // 2: slipway.build.v1.GetWorkerKeyResponse.not_before:type_name -> google.protobuf.Timestamp
-	18, // 3: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
-	19, // 4: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
-	17, // 5: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
-	20, // 6: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
-	0,  // 7: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
-	10, // 8: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
-	12, // 9: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
-	14, // 10: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
-	6,  // 11: slipway.build.v1.WorkService.RegisterWorkerKey:input_type -> slipway.build.v1.RegisterWorkerKeyRequest
-	8,  // 12: slipway.build.v1.WorkService.GetWorkerKey:input_type -> slipway.build.v1.GetWorkerKeyRequest
-	1,  // 13: slipway.build.v1.WorkService.ListUnindexedPackages:input_type -> slipway.build.v1.ListUnindexedPackagesRequest
-	3,  // 14: slipway.build.v1.WorkService.IndexPackages:input_type -> slipway.build.v1.IndexPackagesRequest
-	11, // 15: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
-	13, // 16: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
-	15, // 17: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
-	7,  // 18: slipway.build.v1.WorkService.RegisterWorkerKey:output_type -> slipway.build.v1.RegisterWorkerKeyResponse
-	9,  // 19: slipway.build.v1.WorkService.GetWorkerKey:output_type -> slipway.build.v1.GetWorkerKeyResponse
-	2,  // 20: slipway.build.v1.WorkService.ListUnindexedPackages:output_type -> slipway.build.v1.ListUnindexedPackagesResponse
-	5,  // 21: slipway.build.v1.WorkService.IndexPackages:output_type -> slipway.build.v1.IndexPackagesResponse
-	15, // [15:22] is the sub-list for method output_type
-	8,  // [8:15] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	27, // 0: slipway.build.v1.TakeRebuildResponse.retry_after:type_name -> google.protobuf.Duration
+	28, // 1: slipway.build.v1.TakeRebuildResponse.recipe:type_name -> slipway.build.v1.Recipe
+	29, // 2: slipway.build.v1.TakeRebuildResponse.deadline:type_name -> google.protobuf.Timestamp
+	0,  // 3: slipway.build.v1.ReportRebuildRequest.outcome:type_name -> slipway.build.v1.RebuildOutcome
+	11, // 4: slipway.build.v1.IndexPackagesRequest.packages:type_name -> slipway.build.v1.PackageContent
+	30, // 5: slipway.build.v1.PackageContent.about:type_name -> slipway.build.v1.PackageSummary
+	29, // 6: slipway.build.v1.GetWorkerKeyResponse.not_before:type_name -> google.protobuf.Timestamp
+	28, // 7: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
+	31, // 8: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
+	29, // 9: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
+	32, // 10: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
+	19, // 11: slipway.build.v1.TakeJobResponse.rules:type_name -> slipway.build.v1.ImageRules
+	20, // 12: slipway.build.v1.ImageRules.signatures:type_name -> slipway.build.v1.SignedPlace
+	1,  // 13: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
+	17, // 14: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
+	21, // 15: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
+	23, // 16: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
+	25, // 17: slipway.build.v1.WorkService.SignSif:input_type -> slipway.build.v1.SignSifRequest
+	13, // 18: slipway.build.v1.WorkService.RegisterWorkerKey:input_type -> slipway.build.v1.RegisterWorkerKeyRequest
+	15, // 19: slipway.build.v1.WorkService.GetWorkerKey:input_type -> slipway.build.v1.GetWorkerKeyRequest
+	8,  // 20: slipway.build.v1.WorkService.ListUnindexedPackages:input_type -> slipway.build.v1.ListUnindexedPackagesRequest
+	10, // 21: slipway.build.v1.WorkService.IndexPackages:input_type -> slipway.build.v1.IndexPackagesRequest
+	2,  // 22: slipway.build.v1.WorkService.TakeRebuild:input_type -> slipway.build.v1.TakeRebuildRequest
+	4,  // 23: slipway.build.v1.WorkService.RenewRebuild:input_type -> slipway.build.v1.RenewRebuildRequest
+	6,  // 24: slipway.build.v1.WorkService.ReportRebuild:input_type -> slipway.build.v1.ReportRebuildRequest
+	18, // 25: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
+	22, // 26: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
+	24, // 27: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
+	26, // 28: slipway.build.v1.WorkService.SignSif:output_type -> slipway.build.v1.SignSifResponse
+	14, // 29: slipway.build.v1.WorkService.RegisterWorkerKey:output_type -> slipway.build.v1.RegisterWorkerKeyResponse
+	16, // 30: slipway.build.v1.WorkService.GetWorkerKey:output_type -> slipway.build.v1.GetWorkerKeyResponse
+	9,  // 31: slipway.build.v1.WorkService.ListUnindexedPackages:output_type -> slipway.build.v1.ListUnindexedPackagesResponse
+	12, // 32: slipway.build.v1.WorkService.IndexPackages:output_type -> slipway.build.v1.IndexPackagesResponse
+	3,  // 33: slipway.build.v1.WorkService.TakeRebuild:output_type -> slipway.build.v1.TakeRebuildResponse
+	5,  // 34: slipway.build.v1.WorkService.RenewRebuild:output_type -> slipway.build.v1.RenewRebuildResponse
+	7,  // 35: slipway.build.v1.WorkService.ReportRebuild:output_type -> slipway.build.v1.ReportRebuildResponse
+	25, // [25:36] is the sub-list for method output_type
+	14, // [14:25] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_work_proto_init() }
@@ -1117,8 +1852,8 @@ func file_slipway_build_v1_work_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_work_proto_rawDesc), len(file_slipway_build_v1_work_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   15,
+			NumEnums:      2,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,10 +24,14 @@ const (
 	WorkService_TakeJob_FullMethodName               = "/slipway.build.v1.WorkService/TakeJob"
 	WorkService_GetContext_FullMethodName            = "/slipway.build.v1.WorkService/GetContext"
 	WorkService_GetBuildCredentials_FullMethodName   = "/slipway.build.v1.WorkService/GetBuildCredentials"
+	WorkService_SignSif_FullMethodName               = "/slipway.build.v1.WorkService/SignSif"
 	WorkService_RegisterWorkerKey_FullMethodName     = "/slipway.build.v1.WorkService/RegisterWorkerKey"
 	WorkService_GetWorkerKey_FullMethodName          = "/slipway.build.v1.WorkService/GetWorkerKey"
 	WorkService_ListUnindexedPackages_FullMethodName = "/slipway.build.v1.WorkService/ListUnindexedPackages"
 	WorkService_IndexPackages_FullMethodName         = "/slipway.build.v1.WorkService/IndexPackages"
+	WorkService_TakeRebuild_FullMethodName           = "/slipway.build.v1.WorkService/TakeRebuild"
+	WorkService_RenewRebuild_FullMethodName          = "/slipway.build.v1.WorkService/RenewRebuild"
+	WorkService_ReportRebuild_FullMethodName         = "/slipway.build.v1.WorkService/ReportRebuild"
 )
 
 // WorkServiceClient is the client API for WorkService service.
@@ -45,6 +49,10 @@ type WorkServiceClient interface {
 	// GetBuildCredentials returns the login for a repository that the build reads from or pushes
 	// to. Other repositories have no login. NOT_FOUND if the ticket is no longer valid.
 	GetBuildCredentials(ctx context.Context, in *GetBuildCredentialsRequest, opts ...grpc.CallOption) (*GetBuildCredentialsResponse, error)
+	// SignSif signs the digests of the objects in a Singularity image that the build has made.
+	// NOT_FOUND if the ticket is no longer valid. FAILED_PRECONDITION if the key of the recipe was
+	// replaced.
+	SignSif(ctx context.Context, in *SignSifRequest, opts ...grpc.CallOption) (*SignSifResponse, error)
 	// RegisterWorkerKey stores the public key with which a worker signs the records of its
 	// layers, or extends the key's validity. PERMISSION_DENIED if the key or the worker's
 	// certificate was revoked.
@@ -59,6 +67,15 @@ type WorkServiceClient interface {
 	// IndexPackages adds packages of the build's lock to the index. Packages that do not belong in
 	// it are ignored. NOT_FOUND if the ticket is no longer valid.
 	IndexPackages(ctx context.Context, in *IndexPackagesRequest, opts ...grpc.CallOption) (*IndexPackagesResponse, error)
+	// TakeRebuild returns an image that the worker is to build a second time, without pushing it, so
+	// that the service can compare the results. Only workers that had no part in the first build get
+	// it. The response has no build_id if there is nothing to do for this worker.
+	TakeRebuild(ctx context.Context, in *TakeRebuildRequest, opts ...grpc.CallOption) (*TakeRebuildResponse, error)
+	// RenewRebuild extends the lease of a rebuild. NOT_FOUND if the ticket is no longer valid: the
+	// worker then stops.
+	RenewRebuild(ctx context.Context, in *RenewRebuildRequest, opts ...grpc.CallOption) (*RenewRebuildResponse, error)
+	// ReportRebuild ends a rebuild. NOT_FOUND if the ticket is no longer valid.
+	ReportRebuild(ctx context.Context, in *ReportRebuildRequest, opts ...grpc.CallOption) (*ReportRebuildResponse, error)
 }
 
 type workServiceClient struct {
@@ -108,6 +125,16 @@ func (c *workServiceClient) GetBuildCredentials(ctx context.Context, in *GetBuil
 	return out, nil
 }
 
+func (c *workServiceClient) SignSif(ctx context.Context, in *SignSifRequest, opts ...grpc.CallOption) (*SignSifResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignSifResponse)
+	err := c.cc.Invoke(ctx, WorkService_SignSif_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workServiceClient) RegisterWorkerKey(ctx context.Context, in *RegisterWorkerKeyRequest, opts ...grpc.CallOption) (*RegisterWorkerKeyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RegisterWorkerKeyResponse)
@@ -148,6 +175,36 @@ func (c *workServiceClient) IndexPackages(ctx context.Context, in *IndexPackages
 	return out, nil
 }
 
+func (c *workServiceClient) TakeRebuild(ctx context.Context, in *TakeRebuildRequest, opts ...grpc.CallOption) (*TakeRebuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TakeRebuildResponse)
+	err := c.cc.Invoke(ctx, WorkService_TakeRebuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workServiceClient) RenewRebuild(ctx context.Context, in *RenewRebuildRequest, opts ...grpc.CallOption) (*RenewRebuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewRebuildResponse)
+	err := c.cc.Invoke(ctx, WorkService_RenewRebuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workServiceClient) ReportRebuild(ctx context.Context, in *ReportRebuildRequest, opts ...grpc.CallOption) (*ReportRebuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportRebuildResponse)
+	err := c.cc.Invoke(ctx, WorkService_ReportRebuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkServiceServer is the server API for WorkService service.
 // All implementations must embed UnimplementedWorkServiceServer
 // for forward compatibility.
@@ -163,6 +220,10 @@ type WorkServiceServer interface {
 	// GetBuildCredentials returns the login for a repository that the build reads from or pushes
 	// to. Other repositories have no login. NOT_FOUND if the ticket is no longer valid.
 	GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error)
+	// SignSif signs the digests of the objects in a Singularity image that the build has made.
+	// NOT_FOUND if the ticket is no longer valid. FAILED_PRECONDITION if the key of the recipe was
+	// replaced.
+	SignSif(context.Context, *SignSifRequest) (*SignSifResponse, error)
 	// RegisterWorkerKey stores the public key with which a worker signs the records of its
 	// layers, or extends the key's validity. PERMISSION_DENIED if the key or the worker's
 	// certificate was revoked.
@@ -177,6 +238,15 @@ type WorkServiceServer interface {
 	// IndexPackages adds packages of the build's lock to the index. Packages that do not belong in
 	// it are ignored. NOT_FOUND if the ticket is no longer valid.
 	IndexPackages(context.Context, *IndexPackagesRequest) (*IndexPackagesResponse, error)
+	// TakeRebuild returns an image that the worker is to build a second time, without pushing it, so
+	// that the service can compare the results. Only workers that had no part in the first build get
+	// it. The response has no build_id if there is nothing to do for this worker.
+	TakeRebuild(context.Context, *TakeRebuildRequest) (*TakeRebuildResponse, error)
+	// RenewRebuild extends the lease of a rebuild. NOT_FOUND if the ticket is no longer valid: the
+	// worker then stops.
+	RenewRebuild(context.Context, *RenewRebuildRequest) (*RenewRebuildResponse, error)
+	// ReportRebuild ends a rebuild. NOT_FOUND if the ticket is no longer valid.
+	ReportRebuild(context.Context, *ReportRebuildRequest) (*ReportRebuildResponse, error)
 	mustEmbedUnimplementedWorkServiceServer()
 }
 
@@ -196,6 +266,9 @@ func (UnimplementedWorkServiceServer) GetContext(*GetContextRequest, grpc.Server
 func (UnimplementedWorkServiceServer) GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuildCredentials not implemented")
 }
+func (UnimplementedWorkServiceServer) SignSif(context.Context, *SignSifRequest) (*SignSifResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignSif not implemented")
+}
 func (UnimplementedWorkServiceServer) RegisterWorkerKey(context.Context, *RegisterWorkerKeyRequest) (*RegisterWorkerKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RegisterWorkerKey not implemented")
 }
@@ -207,6 +280,15 @@ func (UnimplementedWorkServiceServer) ListUnindexedPackages(context.Context, *Li
 }
 func (UnimplementedWorkServiceServer) IndexPackages(context.Context, *IndexPackagesRequest) (*IndexPackagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IndexPackages not implemented")
+}
+func (UnimplementedWorkServiceServer) TakeRebuild(context.Context, *TakeRebuildRequest) (*TakeRebuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TakeRebuild not implemented")
+}
+func (UnimplementedWorkServiceServer) RenewRebuild(context.Context, *RenewRebuildRequest) (*RenewRebuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewRebuild not implemented")
+}
+func (UnimplementedWorkServiceServer) ReportRebuild(context.Context, *ReportRebuildRequest) (*ReportRebuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportRebuild not implemented")
 }
 func (UnimplementedWorkServiceServer) mustEmbedUnimplementedWorkServiceServer() {}
 func (UnimplementedWorkServiceServer) testEmbeddedByValue()                     {}
@@ -272,6 +354,24 @@ func _WorkService_GetBuildCredentials_Handler(srv interface{}, ctx context.Conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(WorkServiceServer).GetBuildCredentials(ctx, req.(*GetBuildCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkService_SignSif_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignSifRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).SignSif(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_SignSif_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).SignSif(ctx, req.(*SignSifRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -348,6 +448,60 @@ func _WorkService_IndexPackages_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkService_TakeRebuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TakeRebuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).TakeRebuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_TakeRebuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).TakeRebuild(ctx, req.(*TakeRebuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkService_RenewRebuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRebuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).RenewRebuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_RenewRebuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).RenewRebuild(ctx, req.(*RenewRebuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkService_ReportRebuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRebuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).ReportRebuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_ReportRebuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).ReportRebuild(ctx, req.(*ReportRebuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkService_ServiceDesc is the grpc.ServiceDesc for WorkService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -364,6 +518,10 @@ var WorkService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _WorkService_GetBuildCredentials_Handler,
 		},
 		{
+			MethodName: "SignSif",
+			Handler:    _WorkService_SignSif_Handler,
+		},
+		{
 			MethodName: "RegisterWorkerKey",
 			Handler:    _WorkService_RegisterWorkerKey_Handler,
 		},
@@ -378,6 +536,18 @@ var WorkService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "IndexPackages",
 			Handler:    _WorkService_IndexPackages_Handler,
+		},
+		{
+			MethodName: "TakeRebuild",
+			Handler:    _WorkService_TakeRebuild_Handler,
+		},
+		{
+			MethodName: "RenewRebuild",
+			Handler:    _WorkService_RenewRebuild_Handler,
+		},
+		{
+			MethodName: "ReportRebuild",
+			Handler:    _WorkService_ReportRebuild_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

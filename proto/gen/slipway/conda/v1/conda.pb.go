@@ -260,7 +260,13 @@ type SolvePackagesRequest struct {
 	ListsAfter *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=lists_after,json=listsAfter,proto3" json:"lists_after,omitempty"`
 	// Whether to omit suggestions from the response if there is no solution. Finding suggestions
 	// takes longer than solving.
-	Brief         bool `protobuf:"varint,4,opt,name=brief,proto3" json:"brief,omitempty"`
+	Brief bool `protobuf:"varint,4,opt,name=brief,proto3" json:"brief,omitempty"`
+	// For a lock that is updated (from): whether the other packages of the lock must not change, if
+	// there is such a solution. Otherwise they change as without hold.
+	Hold bool `protobuf:"varint,5,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Names of packages that may change despite hold, if there is no solution in which all others are
+	// unchanged.
+	MayChange     []string `protobuf:"bytes,6,rep,name=may_change,json=mayChange,proto3" json:"may_change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +327,20 @@ func (x *SolvePackagesRequest) GetBrief() bool {
 		return x.Brief
 	}
 	return false
+}
+
+func (x *SolvePackagesRequest) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+func (x *SolvePackagesRequest) GetMayChange() []string {
+	if x != nil {
+		return x.MayChange
+	}
+	return nil
 }
 
 // LockQuery is the requested packages, the target platforms and, for private channels, the
@@ -3085,13 +3105,16 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"\b_problem\"F\n" +
 	"\x13LockPackagesRequest\x12/\n" +
-	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\xd5\x01\n" +
+	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\x88\x02\n" +
 	"\x14SolvePackagesRequest\x12/\n" +
 	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\x129\n" +
 	"\bidentity\x18\x02 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12;\n" +
 	"\vlists_after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"listsAfter\x12\x14\n" +
-	"\x05brief\x18\x04 \x01(\bR\x05brief\"\xe4\b\n" +
+	"\x05brief\x18\x04 \x01(\bR\x05brief\x12\x12\n" +
+	"\x04hold\x18\x05 \x01(\bR\x04hold\x12\x1d\n" +
+	"\n" +
+	"may_change\x18\x06 \x03(\tR\tmayChange\"\xe4\b\n" +
 	"\tLockQuery\x12A\n" +
 	"\bpackages\x18\x01 \x01(\v2\x1f.slipway.conda.v1.CondaPackagesB\x04\xe2A\x01\x02R\bpackages\x12Q\n" +
 	"\tplatforms\x18\x02 \x03(\tB3\xb2\xb5\x18/^(linux/)?(amd64|x86_64|(arm64|aarch64)(/v8)?)$R\tplatforms\x12[\n" +

@@ -16,6 +16,7 @@ import (
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	v1 "slipway.dev/proto/gen/slipway/conda/v1"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
@@ -102,7 +103,9 @@ type SubmitContainerResponse struct {
 	// True if the image can be pulled now; absent while a build is running.
 	Succeeded *bool `protobuf:"varint,10,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
 	// Options of the request that have no effect, as text; absent if there are none.
-	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// The scan of the image; absent unless the request has scan_mode async or required.
+	ScanId        *string `protobuf:"bytes,12,opt,name=scan_id,json=scanId,proto3,oneof" json:"scan_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -210,6 +213,13 @@ func (x *SubmitContainerResponse) GetSucceeded() bool {
 func (x *SubmitContainerResponse) GetMessage() string {
 	if x != nil && x.Message != nil {
 		return *x.Message
+	}
+	return ""
+}
+
+func (x *SubmitContainerResponse) GetScanId() string {
+	if x != nil && x.ScanId != nil {
+		return *x.ScanId
 	}
 	return ""
 }
@@ -1185,7 +1195,8 @@ type GetContainerStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the request.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// "PENDING", "BUILDING" or "DONE"; "SCANNING" is reserved, and no other value will be added.
+	// "PENDING", "BUILDING", "SCANNING" (while a required scan runs) or "DONE"; no other value will be
+	// added.
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
 	// The build of the image.
 	BuildId *string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
@@ -1212,13 +1223,18 @@ type GetContainerStatusResponse struct {
 	ExpectedStart *float64 `protobuf:"fixed64,12,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
 	// See expected_start.
 	ExpectedEnd *float64 `protobuf:"fixed64,13,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
-	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
-	// "internal".
+	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled", "internal", or
+	// "scan" if a required scan failed or found more than is tolerated.
 	ReasonCode *string `protobuf:"bytes,14,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
 	// The mirror of the image; absent if it is not mirrored.
-	MirrorId      *string `protobuf:"bytes,15,opt,name=mirror_id,json=mirrorId,proto3,oneof" json:"mirror_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MirrorId *string `protobuf:"bytes,15,opt,name=mirror_id,json=mirrorId,proto3,oneof" json:"mirror_id,omitempty"`
+	// The scan of the image; absent if none was requested.
+	ScanId *string `protobuf:"bytes,16,opt,name=scan_id,json=scanId,proto3,oneof" json:"scan_id,omitempty"`
+	// Number of known vulnerabilities by severity ("CRITICAL", "HIGH", "MEDIUM", "LOW", "UNKNOWN");
+	// absent until the scan has ended.
+	Vulnerabilities map[string]int32 `protobuf:"bytes,17,rep,name=vulnerabilities,proto3" json:"vulnerabilities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetContainerStatusResponse) Reset() {
@@ -1354,6 +1370,20 @@ func (x *GetContainerStatusResponse) GetMirrorId() string {
 		return *x.MirrorId
 	}
 	return ""
+}
+
+func (x *GetContainerStatusResponse) GetScanId() string {
+	if x != nil && x.ScanId != nil {
+		return *x.ScanId
+	}
+	return ""
+}
+
+func (x *GetContainerStatusResponse) GetVulnerabilities() map[string]int32 {
+	if x != nil {
+		return x.Vulnerabilities
+	}
+	return nil
 }
 
 // RevokeContainerRequest names a request.
@@ -1596,6 +1626,687 @@ func (x *NameContainerResponse) GetSucceeded() bool {
 	return false
 }
 
+// ListOutdatedImagesRequest names a package and a version.
+type ListOutdatedImagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the package, e.g. "openssl".
+	Package string `protobuf:"bytes,1,opt,name=package,proto3" json:"package,omitempty"`
+	// The version that images must have at least, in the order of Conda's versions, e.g. "3.0.14".
+	Below string `protobuf:"bytes,2,opt,name=below,proto3" json:"below,omitempty"`
+	// Only images that were requested in this workspace; 0 means all.
+	WorkspaceId int64 `protobuf:"varint,3,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// Whether to list the images of all users. Only for administrators.
+	All bool `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
+	// Maximum number of results, 1 to 1000; 0 means 100.
+	Max int32 `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
+	// The nextPageToken of the previous page; absent for the first page.
+	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOutdatedImagesRequest) Reset() {
+	*x = ListOutdatedImagesRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOutdatedImagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOutdatedImagesRequest) ProtoMessage() {}
+
+func (x *ListOutdatedImagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOutdatedImagesRequest.ProtoReflect.Descriptor instead.
+func (*ListOutdatedImagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ListOutdatedImagesRequest) GetPackage() string {
+	if x != nil {
+		return x.Package
+	}
+	return ""
+}
+
+func (x *ListOutdatedImagesRequest) GetBelow() string {
+	if x != nil {
+		return x.Below
+	}
+	return ""
+}
+
+func (x *ListOutdatedImagesRequest) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *ListOutdatedImagesRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ListOutdatedImagesRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ListOutdatedImagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListOutdatedImagesResponse is a page of images.
+type ListOutdatedImagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The images, newest first.
+	Images []*OutdatedImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	// Token of the next page; absent on the last page.
+	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
+	// Number of requests whose packages are not known, so that their images are missing: they are
+	// still being built, the server was updated recently, or the record of the build was deleted.
+	// Absent if there are none.
+	Unindexed     *int32 `protobuf:"varint,3,opt,name=unindexed,proto3,oneof" json:"unindexed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListOutdatedImagesResponse) Reset() {
+	*x = ListOutdatedImagesResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListOutdatedImagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListOutdatedImagesResponse) ProtoMessage() {}
+
+func (x *ListOutdatedImagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListOutdatedImagesResponse.ProtoReflect.Descriptor instead.
+func (*ListOutdatedImagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListOutdatedImagesResponse) GetImages() []*OutdatedImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *ListOutdatedImagesResponse) GetNextPageToken() string {
+	if x != nil && x.NextPageToken != nil {
+		return *x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListOutdatedImagesResponse) GetUnindexed() int32 {
+	if x != nil && x.Unindexed != nil {
+		return *x.Unindexed
+	}
+	return 0
+}
+
+// OutdatedImage is a kept image with an outdated package.
+type OutdatedImage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the request.
+	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
+	// The fully qualified image that the name refers to.
+	ContainerImage *string `protobuf:"bytes,2,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
+	// The platforms, e.g. "linux/amd64".
+	ContainerPlatform *string `protobuf:"bytes,3,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
+	// The build of the image.
+	BuildId *string `protobuf:"bytes,4,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// The workspace; absent for the personal one.
+	WorkspaceId *float64 `protobuf:"fixed64,5,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	// Whether the image is frozen: its name is permanent.
+	Freeze *bool `protobuf:"varint,6,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
+	// When the request was made.
+	CreationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
+	// When the image name expires; absent for a frozen image.
+	Expiration *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expiration,proto3" json:"expiration,omitempty"`
+	// The outdated packages: one, or one for each version if the platforms of the image differ.
+	Packages []*OutdatedPackage `protobuf:"bytes,9,rep,name=packages,proto3" json:"packages,omitempty"`
+	// Id of the user who made the request; absent for an anonymous request, and unless the images of
+	// all users are listed.
+	UserId *float64 `protobuf:"fixed64,10,opt,name=user_id,json=userId,proto3,oneof" json:"user_id,omitempty"`
+	// Id of the newest request that patched this image; absent if it was not patched.
+	ReplacedBy    *string `protobuf:"bytes,11,opt,name=replaced_by,json=replacedBy,proto3,oneof" json:"replaced_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutdatedImage) Reset() {
+	*x = OutdatedImage{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutdatedImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutdatedImage) ProtoMessage() {}
+
+func (x *OutdatedImage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutdatedImage.ProtoReflect.Descriptor instead.
+func (*OutdatedImage) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *OutdatedImage) GetRequestId() string {
+	if x != nil && x.RequestId != nil {
+		return *x.RequestId
+	}
+	return ""
+}
+
+func (x *OutdatedImage) GetContainerImage() string {
+	if x != nil && x.ContainerImage != nil {
+		return *x.ContainerImage
+	}
+	return ""
+}
+
+func (x *OutdatedImage) GetContainerPlatform() string {
+	if x != nil && x.ContainerPlatform != nil {
+		return *x.ContainerPlatform
+	}
+	return ""
+}
+
+func (x *OutdatedImage) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
+}
+
+func (x *OutdatedImage) GetWorkspaceId() float64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *OutdatedImage) GetFreeze() bool {
+	if x != nil && x.Freeze != nil {
+		return *x.Freeze
+	}
+	return false
+}
+
+func (x *OutdatedImage) GetCreationTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreationTime
+	}
+	return nil
+}
+
+func (x *OutdatedImage) GetExpiration() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expiration
+	}
+	return nil
+}
+
+func (x *OutdatedImage) GetPackages() []*OutdatedPackage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+func (x *OutdatedImage) GetUserId() float64 {
+	if x != nil && x.UserId != nil {
+		return *x.UserId
+	}
+	return 0
+}
+
+func (x *OutdatedImage) GetReplacedBy() string {
+	if x != nil && x.ReplacedBy != nil {
+		return *x.ReplacedBy
+	}
+	return ""
+}
+
+// OutdatedPackage is a package of an image.
+type OutdatedPackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// The version in the image.
+	Version *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// "conda" or "pypi".
+	Kind          *string `protobuf:"bytes,3,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutdatedPackage) Reset() {
+	*x = OutdatedPackage{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutdatedPackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutdatedPackage) ProtoMessage() {}
+
+func (x *OutdatedPackage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutdatedPackage.ProtoReflect.Descriptor instead.
+func (*OutdatedPackage) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *OutdatedPackage) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *OutdatedPackage) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *OutdatedPackage) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+// PatchImageRequest wraps the request body.
+type PatchImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Patch         *ImagePatch `protobuf:"bytes,1,opt,name=patch,proto3" json:"patch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchImageRequest) Reset() {
+	*x = PatchImageRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchImageRequest) ProtoMessage() {}
+
+func (x *PatchImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchImageRequest.ProtoReflect.Descriptor instead.
+func (*PatchImageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *PatchImageRequest) GetPatch() *ImagePatch {
+	if x != nil {
+		return x.Patch
+	}
+	return nil
+}
+
+// ImagePatch is an image and the packages to exchange in it.
+type ImagePatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image name, exactly as the server returned it, or the id of its request.
+	Image string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// The Conda packages to exchange, 1 to 100: "openssl" for the newest version with which all others
+	// can remain, or a specification such as "openssl=3.0.14" or "openssl>=3.0.14". The image must
+	// have them.
+	Packages []string `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
+	// Names of packages that may also change, appear or disappear, at most 1000. Without them, a
+	// patch that requires it is rejected, and the error names them.
+	Also []string `protobuf:"bytes,3,rep,name=also,proto3" json:"also,omitempty"`
+	// Whether any package may change if that is required.
+	AllowChanges bool `protobuf:"varint,4,opt,name=allow_changes,json=allowChanges,proto3" json:"allow_changes,omitempty"`
+	// Whether only to return the changes. Nothing is built, and no name is issued.
+	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagePatch) Reset() {
+	*x = ImagePatch{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagePatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagePatch) ProtoMessage() {}
+
+func (x *ImagePatch) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagePatch.ProtoReflect.Descriptor instead.
+func (*ImagePatch) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ImagePatch) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *ImagePatch) GetPackages() []string {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+func (x *ImagePatch) GetAlso() []string {
+	if x != nil {
+		return x.Also
+	}
+	return nil
+}
+
+func (x *ImagePatch) GetAllowChanges() bool {
+	if x != nil {
+		return x.AllowChanges
+	}
+	return false
+}
+
+func (x *ImagePatch) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+// PatchImageResponse is the name of the patched image and its properties, as in the response to a
+// container request, and the changes. Fields that do not apply are absent.
+type PatchImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the new request; no secret.
+	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
+	// The token in the name, a secret: any client that has it can pull the image.
+	ContainerToken *string `protobuf:"bytes,2,opt,name=container_token,json=containerToken,proto3,oneof" json:"container_token,omitempty"`
+	// The image name to pull.
+	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
+	// When the image name expires.
+	Expiration *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration,proto3" json:"expiration,omitempty"`
+	// The fully qualified image that the name refers to.
+	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
+	// The build of the image.
+	BuildId *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// Whether the image, or a build of it, existed before this request.
+	Cached *bool `protobuf:"varint,7,opt,name=cached,proto3,oneof" json:"cached,omitempty"`
+	// Whether the image is frozen, as the earlier image is.
+	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
+	// True if the image can be pulled now; absent while a build is running.
+	Succeeded *bool `protobuf:"varint,9,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
+	// Id of the request that was patched.
+	PatchedFrom *string `protobuf:"bytes,10,opt,name=patched_from,json=patchedFrom,proto3,oneof" json:"patched_from,omitempty"`
+	// The packages that differ, for each platform.
+	Changes       []*PlatformChanges `protobuf:"bytes,11,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PatchImageResponse) Reset() {
+	*x = PatchImageResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PatchImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PatchImageResponse) ProtoMessage() {}
+
+func (x *PatchImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PatchImageResponse.ProtoReflect.Descriptor instead.
+func (*PatchImageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PatchImageResponse) GetRequestId() string {
+	if x != nil && x.RequestId != nil {
+		return *x.RequestId
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetContainerToken() string {
+	if x != nil && x.ContainerToken != nil {
+		return *x.ContainerToken
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetTargetImage() string {
+	if x != nil && x.TargetImage != nil {
+		return *x.TargetImage
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetExpiration() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expiration
+	}
+	return nil
+}
+
+func (x *PatchImageResponse) GetContainerImage() string {
+	if x != nil && x.ContainerImage != nil {
+		return *x.ContainerImage
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetCached() bool {
+	if x != nil && x.Cached != nil {
+		return *x.Cached
+	}
+	return false
+}
+
+func (x *PatchImageResponse) GetFreeze() bool {
+	if x != nil && x.Freeze != nil {
+		return *x.Freeze
+	}
+	return false
+}
+
+func (x *PatchImageResponse) GetSucceeded() bool {
+	if x != nil && x.Succeeded != nil {
+		return *x.Succeeded
+	}
+	return false
+}
+
+func (x *PatchImageResponse) GetPatchedFrom() string {
+	if x != nil && x.PatchedFrom != nil {
+		return *x.PatchedFrom
+	}
+	return ""
+}
+
+func (x *PatchImageResponse) GetChanges() []*PlatformChanges {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// PlatformChanges is the packages that differ between two images for a platform.
+type PlatformChanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The platform, e.g. "linux/amd64".
+	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// The packages, by name.
+	Packages      []*v1.PackageChange `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlatformChanges) Reset() {
+	*x = PlatformChanges{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformChanges) ProtoMessage() {}
+
+func (x *PlatformChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformChanges.ProtoReflect.Descriptor instead.
+func (*PlatformChanges) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PlatformChanges) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *PlatformChanges) GetPackages() []*v1.PackageChange {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
 // RevokeBuildRequest names a build.
 type RevokeBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1607,7 +2318,7 @@ type RevokeBuildRequest struct {
 
 func (x *RevokeBuildRequest) Reset() {
 	*x = RevokeBuildRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +2330,7 @@ func (x *RevokeBuildRequest) String() string {
 func (*RevokeBuildRequest) ProtoMessage() {}
 
 func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +2343,7 @@ func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildRequest.ProtoReflect.Descriptor instead.
 func (*RevokeBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RevokeBuildRequest) GetBuildId() string {
@@ -1653,7 +2364,7 @@ type RevokeBuildResponse struct {
 
 func (x *RevokeBuildResponse) Reset() {
 	*x = RevokeBuildResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +2376,7 @@ func (x *RevokeBuildResponse) String() string {
 func (*RevokeBuildResponse) ProtoMessage() {}
 
 func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +2389,7 @@ func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildResponse.ProtoReflect.Descriptor instead.
 func (*RevokeBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RevokeBuildResponse) GetRevoked() int32 {
@@ -1699,7 +2410,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +2422,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +2435,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RevokeTokenRequest) GetToken() string {
@@ -1743,7 +2454,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2466,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2479,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
 }
 
 // GetServiceInfoRequest is empty.
@@ -1780,7 +2491,7 @@ type GetServiceInfoRequest struct {
 
 func (x *GetServiceInfoRequest) Reset() {
 	*x = GetServiceInfoRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2503,7 @@ func (x *GetServiceInfoRequest) String() string {
 func (*GetServiceInfoRequest) ProtoMessage() {}
 
 func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2516,7 @@ func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
 }
 
 // GetServiceInfoResponse describes the service.
@@ -1819,7 +2530,7 @@ type GetServiceInfoResponse struct {
 
 func (x *GetServiceInfoResponse) Reset() {
 	*x = GetServiceInfoResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2542,7 @@ func (x *GetServiceInfoResponse) String() string {
 func (*GetServiceInfoResponse) ProtoMessage() {}
 
 func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2555,7 @@ func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
@@ -1869,7 +2580,7 @@ type ServiceInfo struct {
 
 func (x *ServiceInfo) Reset() {
 	*x = ServiceInfo{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1881,7 +2592,7 @@ func (x *ServiceInfo) String() string {
 func (*ServiceInfo) ProtoMessage() {}
 
 func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1894,7 +2605,7 @@ func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceInfo.ProtoReflect.Descriptor instead.
 func (*ServiceInfo) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ServiceInfo) GetVersion() string {
@@ -1927,7 +2638,7 @@ type ListAbilitiesRequest struct {
 
 func (x *ListAbilitiesRequest) Reset() {
 	*x = ListAbilitiesRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2650,7 @@ func (x *ListAbilitiesRequest) String() string {
 func (*ListAbilitiesRequest) ProtoMessage() {}
 
 func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2663,7 @@ func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
 }
 
 // ListAbilitiesResponse lists the features of the service.
@@ -1968,7 +2679,7 @@ type ListAbilitiesResponse struct {
 
 func (x *ListAbilitiesResponse) Reset() {
 	*x = ListAbilitiesResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2691,7 @@ func (x *ListAbilitiesResponse) String() string {
 func (*ListAbilitiesResponse) ProtoMessage() {}
 
 func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2704,7 @@ func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListAbilitiesResponse) GetProductVersion() string {
@@ -2028,7 +2739,7 @@ type Ability struct {
 
 func (x *Ability) Reset() {
 	*x = Ability{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2751,7 @@ func (x *Ability) String() string {
 func (*Ability) ProtoMessage() {}
 
 func (x *Ability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2764,7 @@ func (x *Ability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ability.ProtoReflect.Descriptor instead.
 func (*Ability) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Ability) GetName() string {
@@ -2093,7 +2804,7 @@ type GetSigningKeysRequest struct {
 
 func (x *GetSigningKeysRequest) Reset() {
 	*x = GetSigningKeysRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2105,7 +2816,7 @@ func (x *GetSigningKeysRequest) String() string {
 func (*GetSigningKeysRequest) ProtoMessage() {}
 
 func (x *GetSigningKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2118,7 +2829,7 @@ func (x *GetSigningKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSigningKeysRequest.ProtoReflect.Descriptor instead.
 func (*GetSigningKeysRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{37}
 }
 
 // GetSigningKeysResponse is a file with public keys.
@@ -2132,7 +2843,7 @@ type GetSigningKeysResponse struct {
 
 func (x *GetSigningKeysResponse) Reset() {
 	*x = GetSigningKeysResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2855,7 @@ func (x *GetSigningKeysResponse) String() string {
 func (*GetSigningKeysResponse) ProtoMessage() {}
 
 func (x *GetSigningKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,12 +2868,95 @@ func (x *GetSigningKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSigningKeysResponse.ProtoReflect.Descriptor instead.
 func (*GetSigningKeysResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetSigningKeysResponse) GetPem() string {
 	if x != nil {
 		return x.Pem
+	}
+	return ""
+}
+
+// GetTrustedRootRequest is empty.
+type GetTrustedRootRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTrustedRootRequest) Reset() {
+	*x = GetTrustedRootRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTrustedRootRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTrustedRootRequest) ProtoMessage() {}
+
+func (x *GetTrustedRootRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTrustedRootRequest.ProtoReflect.Descriptor instead.
+func (*GetTrustedRootRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{39}
+}
+
+// GetTrustedRootResponse is a file with certificates of authorities.
+type GetTrustedRootResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The file: a TrustedRoot of sigstore/protobuf-specs as JSON.
+	Json          string `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTrustedRootResponse) Reset() {
+	*x = GetTrustedRootResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTrustedRootResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTrustedRootResponse) ProtoMessage() {}
+
+func (x *GetTrustedRootResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTrustedRootResponse.ProtoReflect.Descriptor instead.
+func (*GetTrustedRootResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *GetTrustedRootResponse) GetJson() string {
+	if x != nil {
+		return x.Json
 	}
 	return ""
 }
@@ -2184,7 +2978,7 @@ type ListAttestationsRequest struct {
 
 func (x *ListAttestationsRequest) Reset() {
 	*x = ListAttestationsRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2990,7 @@ func (x *ListAttestationsRequest) String() string {
 func (*ListAttestationsRequest) ProtoMessage() {}
 
 func (x *ListAttestationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +3003,7 @@ func (x *ListAttestationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttestationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttestationsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListAttestationsRequest) GetToken() string {
@@ -2251,7 +3045,7 @@ type ListAttestationsResponse struct {
 
 func (x *ListAttestationsResponse) Reset() {
 	*x = ListAttestationsResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +3057,7 @@ func (x *ListAttestationsResponse) String() string {
 func (*ListAttestationsResponse) ProtoMessage() {}
 
 func (x *ListAttestationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +3070,7 @@ func (x *ListAttestationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttestationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttestationsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListAttestationsResponse) GetAttestations() []*Attestation {
@@ -2299,7 +3093,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2311,7 +3105,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2324,7 +3118,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Attestation) GetManifest() []byte {
@@ -2355,7 +3149,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +3161,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +3174,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -2408,7 +3202,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +3214,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +3227,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -2456,7 +3250,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +3262,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +3275,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -2507,7 +3301,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +3313,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +3326,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{37}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{47}
 }
 
 // StreamSifRequest selects a Singularity image and a part of it.
@@ -2552,7 +3346,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +3358,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +3371,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{38}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -2625,7 +3419,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +3431,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +3444,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{39}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -2692,7 +3486,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +3498,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +3511,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{40}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -2738,7 +3532,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2750,7 +3544,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2763,7 +3557,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{41}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -2777,9 +3571,9 @@ var File_slipway_container_v1_container_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
+	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a\x1fslipway/container/v1/scan.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
 	"\x16SubmitContainerRequest\x12F\n" +
-	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xc6\x04\n" +
+	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xf0\x04\n" +
 	"\x17SubmitContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
@@ -2795,7 +3589,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x06mirror\x18\t \x01(\bH\aR\x06mirror\x88\x01\x01\x12!\n" +
 	"\tsucceeded\x18\n" +
 	" \x01(\bH\bR\tsucceeded\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\r\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01\x12\x1c\n" +
+	"\ascan_id\x18\f \x01(\tH\n" +
+	"R\x06scanId\x88\x01\x01B\r\n" +
 	"\v_request_idB\x12\n" +
 	"\x10_container_tokenB\x0f\n" +
 	"\r_target_imageB\x12\n" +
@@ -2807,7 +3603,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"_succeededB\n" +
 	"\n" +
-	"\b_message\"^\n" +
+	"\b_messageB\n" +
+	"\n" +
+	"\b_scan_id\"^\n" +
 	"\x17SubmitContainersRequest\x12C\n" +
 	"\x05batch\x18\x01 \x01(\v2'.slipway.container.v1.ContainerRequestsB\x04\xe2A\x01\x02R\x05batch\"b\n" +
 	"\x11ContainerRequests\x12M\n" +
@@ -2937,7 +3735,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_context_size\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xfb\x05\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xda\a\n" +
 	"\x1aGetContainerStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
@@ -2957,7 +3755,12 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\fexpected_end\x18\r \x01(\x01H\vR\vexpectedEnd\x88\x01\x01\x12$\n" +
 	"\vreason_code\x18\x0e \x01(\tH\fR\n" +
 	"reasonCode\x88\x01\x01\x12 \n" +
-	"\tmirror_id\x18\x0f \x01(\tH\rR\bmirrorId\x88\x01\x01B\x05\n" +
+	"\tmirror_id\x18\x0f \x01(\tH\rR\bmirrorId\x88\x01\x01\x12\x1c\n" +
+	"\ascan_id\x18\x10 \x01(\tH\x0eR\x06scanId\x88\x01\x01\x12o\n" +
+	"\x0fvulnerabilities\x18\x11 \x03(\v2E.slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntryR\x0fvulnerabilities\x1aB\n" +
+	"\x14VulnerabilitiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_build_idB\f\n" +
@@ -2974,7 +3777,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_expected_endB\x0e\n" +
 	"\f_reason_codeB\f\n" +
 	"\n" +
-	"_mirror_id\"=\n" +
+	"_mirror_idB\n" +
+	"\n" +
+	"\b_scan_id\"=\n" +
 	"\x16RevokeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x19\n" +
@@ -3000,7 +3805,95 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_idB\t\n" +
 	"\a_freezeB\f\n" +
 	"\n" +
-	"_succeeded\"5\n" +
+	"_succeeded\"\xce\x01\n" +
+	"\x19ListOutdatedImagesRequest\x12#\n" +
+	"\apackage\x18\x01 \x01(\tB\t\xe2A\x01\x02\x90\xb5\x18\xc8\x01R\apackage\x12\x1f\n" +
+	"\x05below\x18\x02 \x01(\tB\t\xe2A\x01\x02\x90\xb5\x18\xc8\x01R\x05below\x12!\n" +
+	"\fworkspace_id\x18\x03 \x01(\x03R\vworkspaceId\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\x12\x17\n" +
+	"\x03max\x18\x05 \x01(\x05B\x05\xa0\xb5\x18\xe8\aR\x03max\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\"\xcb\x01\n" +
+	"\x1aListOutdatedImagesResponse\x12;\n" +
+	"\x06images\x18\x01 \x03(\v2#.slipway.container.v1.OutdatedImageR\x06images\x12+\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01\x12!\n" +
+	"\tunindexed\x18\x03 \x01(\x05H\x01R\tunindexed\x88\x01\x01B\x12\n" +
+	"\x10_next_page_tokenB\f\n" +
+	"\n" +
+	"_unindexed\"\x89\x05\n" +
+	"\rOutdatedImage\x12\"\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
+	"\x0fcontainer_image\x18\x02 \x01(\tH\x01R\x0econtainerImage\x88\x01\x01\x122\n" +
+	"\x12container_platform\x18\x03 \x01(\tH\x02R\x11containerPlatform\x88\x01\x01\x12\x1e\n" +
+	"\bbuild_id\x18\x04 \x01(\tH\x03R\abuildId\x88\x01\x01\x12,\n" +
+	"\fworkspace_id\x18\x05 \x01(\x01B\x04\x88\xb5\x18\x01H\x04R\vworkspaceId\x88\x01\x01\x12\x1b\n" +
+	"\x06freeze\x18\x06 \x01(\bH\x05R\x06freeze\x88\x01\x01\x12?\n" +
+	"\rcreation_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fcreationTime\x12:\n" +
+	"\n" +
+	"expiration\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expiration\x12A\n" +
+	"\bpackages\x18\t \x03(\v2%.slipway.container.v1.OutdatedPackageR\bpackages\x12\"\n" +
+	"\auser_id\x18\n" +
+	" \x01(\x01B\x04\x88\xb5\x18\x01H\x06R\x06userId\x88\x01\x01\x12$\n" +
+	"\vreplaced_by\x18\v \x01(\tH\aR\n" +
+	"replacedBy\x88\x01\x01B\r\n" +
+	"\v_request_idB\x12\n" +
+	"\x10_container_imageB\x15\n" +
+	"\x13_container_platformB\v\n" +
+	"\t_build_idB\x0f\n" +
+	"\r_workspace_idB\t\n" +
+	"\a_freezeB\n" +
+	"\n" +
+	"\b_user_idB\x0e\n" +
+	"\f_replaced_by\"\x80\x01\n" +
+	"\x0fOutdatedPackage\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x17\n" +
+	"\x04kind\x18\x03 \x01(\tH\x02R\x04kind\x88\x01\x01B\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_versionB\a\n" +
+	"\x05_kind\"Q\n" +
+	"\x11PatchImageRequest\x12<\n" +
+	"\x05patch\x18\x01 \x01(\v2 .slipway.container.v1.ImagePatchB\x04\xe2A\x01\x02R\x05patch\"\xac\x01\n" +
+	"\n" +
+	"ImagePatch\x12\x1f\n" +
+	"\x05image\x18\x01 \x01(\tB\t\xe2A\x01\x02\x90\xb5\x18\x80\x04R\x05image\x12$\n" +
+	"\bpackages\x18\x02 \x03(\tB\b\xe2A\x01\x02\xb8\xb5\x18dR\bpackages\x12\x19\n" +
+	"\x04also\x18\x03 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\x04also\x12#\n" +
+	"\rallow_changes\x18\x04 \x01(\bR\fallowChanges\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"\xe8\x04\n" +
+	"\x12PatchImageResponse\x12\"\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
+	"\x0fcontainer_token\x18\x02 \x01(\tH\x01R\x0econtainerToken\x88\x01\x01\x12&\n" +
+	"\ftarget_image\x18\x03 \x01(\tH\x02R\vtargetImage\x88\x01\x01\x12:\n" +
+	"\n" +
+	"expiration\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expiration\x12,\n" +
+	"\x0fcontainer_image\x18\x05 \x01(\tH\x03R\x0econtainerImage\x88\x01\x01\x12\x1e\n" +
+	"\bbuild_id\x18\x06 \x01(\tH\x04R\abuildId\x88\x01\x01\x12\x1b\n" +
+	"\x06cached\x18\a \x01(\bH\x05R\x06cached\x88\x01\x01\x12\x1b\n" +
+	"\x06freeze\x18\b \x01(\bH\x06R\x06freeze\x88\x01\x01\x12!\n" +
+	"\tsucceeded\x18\t \x01(\bH\aR\tsucceeded\x88\x01\x01\x12&\n" +
+	"\fpatched_from\x18\n" +
+	" \x01(\tH\bR\vpatchedFrom\x88\x01\x01\x12?\n" +
+	"\achanges\x18\v \x03(\v2%.slipway.container.v1.PlatformChangesR\achangesB\r\n" +
+	"\v_request_idB\x12\n" +
+	"\x10_container_tokenB\x0f\n" +
+	"\r_target_imageB\x12\n" +
+	"\x10_container_imageB\v\n" +
+	"\t_build_idB\t\n" +
+	"\a_cachedB\t\n" +
+	"\a_freezeB\f\n" +
+	"\n" +
+	"_succeededB\x0f\n" +
+	"\r_patched_from\"|\n" +
+	"\x0fPlatformChanges\x12\x1f\n" +
+	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
+	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.PackageChangeR\bpackagesB\v\n" +
+	"\t_platform\"5\n" +
 	"\x12RevokeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"@\n" +
 	"\x13RevokeBuildResponse\x12\x1d\n" +
@@ -3039,7 +3932,10 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\b_problem\"\x17\n" +
 	"\x15GetSigningKeysRequest\"*\n" +
 	"\x16GetSigningKeysResponse\x12\x10\n" +
-	"\x03pem\x18\x01 \x01(\tR\x03pem\"z\n" +
+	"\x03pem\x18\x01 \x01(\tR\x03pem\"\x17\n" +
+	"\x15GetTrustedRootRequest\",\n" +
+	"\x16GetTrustedRootResponse\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\tR\x04json\"z\n" +
 	"\x17ListAttestationsRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
@@ -3075,7 +3971,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xf5\x12\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xaa\x1c\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x98\x01\n" +
@@ -3084,12 +3980,22 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x11DescribeContainer\x12..slipway.container.v1.DescribeContainerRequest\x1a/.slipway.container.v1.DescribeContainerResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha2/container/{request_id}\x12\xa8\x01\n" +
 	"\x12GetContainerStatus\x12/.slipway.container.v1.GetContainerStatusRequest\x1a0.slipway.container.v1.GetContainerStatusResponse\"/\x82\xd3\xe4\x93\x02)\x12'/v1alpha2/container/{request_id}/status\x12\x98\x01\n" +
 	"\x0fRevokeContainer\x12,.slipway.container.v1.RevokeContainerRequest\x1a-.slipway.container.v1.RevokeContainerResponse\"(\x82\xd3\xe4\x93\x02\"* /v1alpha2/container/{request_id}\x12\x8f\x01\n" +
-	"\rNameContainer\x12*.slipway.container.v1.NameContainerRequest\x1a+.slipway.container.v1.NameContainerResponse\"%\x82\xd3\xe4\x93\x02\x1f\"\x1d/v1alpha2/container/{id}/name\x12\x87\x01\n" +
+	"\rNameContainer\x12*.slipway.container.v1.NameContainerRequest\x1a+.slipway.container.v1.NameContainerResponse\"%\x82\xd3\xe4\x93\x02\x1f\"\x1d/v1alpha2/container/{id}/name\x12\x9a\x01\n" +
+	"\x12ListOutdatedImages\x12/.slipway.container.v1.ListOutdatedImagesRequest\x1a0.slipway.container.v1.ListOutdatedImagesResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha1/images/outdated\x12\x86\x01\n" +
+	"\n" +
+	"PatchImage\x12'.slipway.container.v1.PatchImageRequest\x1a(.slipway.container.v1.PatchImageResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x05patch\"\x16/v1alpha1/images/patch\x12\x87\x01\n" +
 	"\vRevokeBuild\x12(.slipway.container.v1.RevokeBuildRequest\x1a).slipway.container.v1.RevokeBuildResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1alpha1/builds/{build_id}\x12\x84\x01\n" +
 	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12\x82\x01\n" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12\x85\x01\n" +
-	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12k\n" +
-	"\x0eGetSigningKeys\x12+.slipway.container.v1.GetSigningKeysRequest\x1a,.slipway.container.v1.GetSigningKeysResponse\x12q\n" +
+	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12\x88\x01\n" +
+	"\fDescribeScan\x12).slipway.container.v1.DescribeScanRequest\x1a*.slipway.container.v1.DescribeScanResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha1/scans/{scan_id}\x12\xa4\x01\n" +
+	"\x11DescribeBuildScan\x12..slipway.container.v1.DescribeBuildScanRequest\x1a/.slipway.container.v1.DescribeBuildScanResponse\".\x82\xd3\xe4\x93\x02(b\x04scan\x12 /v1alpha1/builds/{build_id}/scan\x12\x8a\x01\n" +
+	"\vGetScanSpdx\x12(.slipway.container.v1.GetScanSpdxRequest\x1a).slipway.container.v1.GetScanSpdxResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1alpha1/scans/{scan_id}/spdx\x12\x9e\x01\n" +
+	"\x10GetScanCycloneDx\x12-.slipway.container.v1.GetScanCycloneDxRequest\x1a..slipway.container.v1.GetScanCycloneDxResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1alpha1/scans/{scan_id}/cyclonedx\x12b\n" +
+	"\vGetScanLogs\x12(.slipway.container.v1.GetScanLogsRequest\x1a).slipway.container.v1.GetScanLogsResponse\x12\\\n" +
+	"\tAwaitScan\x12&.slipway.container.v1.AwaitScanRequest\x1a'.slipway.container.v1.AwaitScanResponse\x12k\n" +
+	"\x0eGetSigningKeys\x12+.slipway.container.v1.GetSigningKeysRequest\x1a,.slipway.container.v1.GetSigningKeysResponse\x12k\n" +
+	"\x0eGetTrustedRoot\x12+.slipway.container.v1.GetTrustedRootRequest\x1a,.slipway.container.v1.GetTrustedRootResponse\x12q\n" +
 	"\x10ListAttestations\x12-.slipway.container.v1.ListAttestationsRequest\x1a..slipway.container.v1.ListAttestationsResponse\x12e\n" +
 	"\fResolveToken\x12).slipway.container.v1.ResolveTokenRequest\x1a*.slipway.container.v1.ResolveTokenResponse\x12e\n" +
 	"\fRecordDigest\x12).slipway.container.v1.RecordDigestRequest\x1a*.slipway.container.v1.RecordDigestResponse\x12[\n" +
@@ -3108,7 +4014,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -3129,104 +4035,155 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*RevokeContainerResponse)(nil),      // 16: slipway.container.v1.RevokeContainerResponse
 	(*NameContainerRequest)(nil),         // 17: slipway.container.v1.NameContainerRequest
 	(*NameContainerResponse)(nil),        // 18: slipway.container.v1.NameContainerResponse
-	(*RevokeBuildRequest)(nil),           // 19: slipway.container.v1.RevokeBuildRequest
-	(*RevokeBuildResponse)(nil),          // 20: slipway.container.v1.RevokeBuildResponse
-	(*RevokeTokenRequest)(nil),           // 21: slipway.container.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),          // 22: slipway.container.v1.RevokeTokenResponse
-	(*GetServiceInfoRequest)(nil),        // 23: slipway.container.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),       // 24: slipway.container.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                  // 25: slipway.container.v1.ServiceInfo
-	(*ListAbilitiesRequest)(nil),         // 26: slipway.container.v1.ListAbilitiesRequest
-	(*ListAbilitiesResponse)(nil),        // 27: slipway.container.v1.ListAbilitiesResponse
-	(*Ability)(nil),                      // 28: slipway.container.v1.Ability
-	(*GetSigningKeysRequest)(nil),        // 29: slipway.container.v1.GetSigningKeysRequest
-	(*GetSigningKeysResponse)(nil),       // 30: slipway.container.v1.GetSigningKeysResponse
-	(*ListAttestationsRequest)(nil),      // 31: slipway.container.v1.ListAttestationsRequest
-	(*ListAttestationsResponse)(nil),     // 32: slipway.container.v1.ListAttestationsResponse
-	(*Attestation)(nil),                  // 33: slipway.container.v1.Attestation
-	(*ResolveTokenRequest)(nil),          // 34: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 35: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 36: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 37: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 38: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 39: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 40: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 41: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 42: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 43: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 44: google.protobuf.Struct
-	(*status.Status)(nil),                // 45: google.rpc.Status
-	(*ContainerConfig)(nil),              // 46: slipway.container.v1.ContainerConfig
-	(*CondaOptions)(nil),                 // 47: slipway.container.v1.CondaOptions
-	(*Plan)(nil),                         // 48: slipway.container.v1.Plan
+	(*ListOutdatedImagesRequest)(nil),    // 19: slipway.container.v1.ListOutdatedImagesRequest
+	(*ListOutdatedImagesResponse)(nil),   // 20: slipway.container.v1.ListOutdatedImagesResponse
+	(*OutdatedImage)(nil),                // 21: slipway.container.v1.OutdatedImage
+	(*OutdatedPackage)(nil),              // 22: slipway.container.v1.OutdatedPackage
+	(*PatchImageRequest)(nil),            // 23: slipway.container.v1.PatchImageRequest
+	(*ImagePatch)(nil),                   // 24: slipway.container.v1.ImagePatch
+	(*PatchImageResponse)(nil),           // 25: slipway.container.v1.PatchImageResponse
+	(*PlatformChanges)(nil),              // 26: slipway.container.v1.PlatformChanges
+	(*RevokeBuildRequest)(nil),           // 27: slipway.container.v1.RevokeBuildRequest
+	(*RevokeBuildResponse)(nil),          // 28: slipway.container.v1.RevokeBuildResponse
+	(*RevokeTokenRequest)(nil),           // 29: slipway.container.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),          // 30: slipway.container.v1.RevokeTokenResponse
+	(*GetServiceInfoRequest)(nil),        // 31: slipway.container.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),       // 32: slipway.container.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),                  // 33: slipway.container.v1.ServiceInfo
+	(*ListAbilitiesRequest)(nil),         // 34: slipway.container.v1.ListAbilitiesRequest
+	(*ListAbilitiesResponse)(nil),        // 35: slipway.container.v1.ListAbilitiesResponse
+	(*Ability)(nil),                      // 36: slipway.container.v1.Ability
+	(*GetSigningKeysRequest)(nil),        // 37: slipway.container.v1.GetSigningKeysRequest
+	(*GetSigningKeysResponse)(nil),       // 38: slipway.container.v1.GetSigningKeysResponse
+	(*GetTrustedRootRequest)(nil),        // 39: slipway.container.v1.GetTrustedRootRequest
+	(*GetTrustedRootResponse)(nil),       // 40: slipway.container.v1.GetTrustedRootResponse
+	(*ListAttestationsRequest)(nil),      // 41: slipway.container.v1.ListAttestationsRequest
+	(*ListAttestationsResponse)(nil),     // 42: slipway.container.v1.ListAttestationsResponse
+	(*Attestation)(nil),                  // 43: slipway.container.v1.Attestation
+	(*ResolveTokenRequest)(nil),          // 44: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 45: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 46: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 47: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 48: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 49: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 50: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 51: slipway.container.v1.GetLayerResponse
+	nil,                                  // 52: slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
+	(*ContainerRequest)(nil),             // 53: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 54: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 55: google.protobuf.Struct
+	(*status.Status)(nil),                // 56: google.rpc.Status
+	(*ContainerConfig)(nil),              // 57: slipway.container.v1.ContainerConfig
+	(*CondaOptions)(nil),                 // 58: slipway.container.v1.CondaOptions
+	(*v1.PackageChange)(nil),             // 59: slipway.conda.v1.PackageChange
+	(*Plan)(nil),                         // 60: slipway.container.v1.Plan
+	(*DescribeScanRequest)(nil),          // 61: slipway.container.v1.DescribeScanRequest
+	(*DescribeBuildScanRequest)(nil),     // 62: slipway.container.v1.DescribeBuildScanRequest
+	(*GetScanSpdxRequest)(nil),           // 63: slipway.container.v1.GetScanSpdxRequest
+	(*GetScanCycloneDxRequest)(nil),      // 64: slipway.container.v1.GetScanCycloneDxRequest
+	(*GetScanLogsRequest)(nil),           // 65: slipway.container.v1.GetScanLogsRequest
+	(*AwaitScanRequest)(nil),             // 66: slipway.container.v1.AwaitScanRequest
+	(*DescribeScanResponse)(nil),         // 67: slipway.container.v1.DescribeScanResponse
+	(*DescribeBuildScanResponse)(nil),    // 68: slipway.container.v1.DescribeBuildScanResponse
+	(*GetScanSpdxResponse)(nil),          // 69: slipway.container.v1.GetScanSpdxResponse
+	(*GetScanCycloneDxResponse)(nil),     // 70: slipway.container.v1.GetScanCycloneDxResponse
+	(*GetScanLogsResponse)(nil),          // 71: slipway.container.v1.GetScanLogsResponse
+	(*AwaitScanResponse)(nil),            // 72: slipway.container.v1.AwaitScanResponse
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	42, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	43, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	53, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	54, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	3,  // 2: slipway.container.v1.SubmitContainersRequest.batch:type_name -> slipway.container.v1.ContainerRequests
-	42, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
+	53, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
 	5,  // 4: slipway.container.v1.SubmitContainersResponse.results:type_name -> slipway.container.v1.ContainerResult
 	1,  // 5: slipway.container.v1.ContainerResult.response:type_name -> slipway.container.v1.SubmitContainerResponse
-	44, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
-	45, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
-	42, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	43, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	55, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
+	56, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
+	53, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	54, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
 	10, // 10: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
-	43, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
-	43, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
-	43, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
-	46, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	43, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	43, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	43, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	47, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	43, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	43, // 20: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	25, // 21: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	28, // 22: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	33, // 23: slipway.container.v1.ListAttestationsResponse.attestations:type_name -> slipway.container.v1.Attestation
-	48, // 24: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 25: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	6,  // 26: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	2,  // 27: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
-	8,  // 28: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
-	11, // 29: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	13, // 30: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	15, // 31: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	17, // 32: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	19, // 33: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	21, // 34: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	23, // 35: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	26, // 36: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	29, // 37: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
-	31, // 38: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
-	34, // 39: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	36, // 40: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	40, // 41: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	38, // 42: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 43: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	7,  // 44: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	4,  // 45: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
-	9,  // 46: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	12, // 47: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	14, // 48: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	16, // 49: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	18, // 50: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	20, // 51: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	22, // 52: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	24, // 53: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	27, // 54: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	30, // 55: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
-	32, // 56: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
-	35, // 57: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	37, // 58: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	41, // 59: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	39, // 60: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	43, // [43:61] is the sub-list for method output_type
-	25, // [25:43] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	54, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
+	54, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
+	54, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
+	57, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	54, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	54, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	54, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	58, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	54, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	52, // 20: slipway.container.v1.GetContainerStatusResponse.vulnerabilities:type_name -> slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
+	54, // 21: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	21, // 22: slipway.container.v1.ListOutdatedImagesResponse.images:type_name -> slipway.container.v1.OutdatedImage
+	54, // 23: slipway.container.v1.OutdatedImage.creation_time:type_name -> google.protobuf.Timestamp
+	54, // 24: slipway.container.v1.OutdatedImage.expiration:type_name -> google.protobuf.Timestamp
+	22, // 25: slipway.container.v1.OutdatedImage.packages:type_name -> slipway.container.v1.OutdatedPackage
+	24, // 26: slipway.container.v1.PatchImageRequest.patch:type_name -> slipway.container.v1.ImagePatch
+	54, // 27: slipway.container.v1.PatchImageResponse.expiration:type_name -> google.protobuf.Timestamp
+	26, // 28: slipway.container.v1.PatchImageResponse.changes:type_name -> slipway.container.v1.PlatformChanges
+	59, // 29: slipway.container.v1.PlatformChanges.packages:type_name -> slipway.conda.v1.PackageChange
+	33, // 30: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	36, // 31: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	43, // 32: slipway.container.v1.ListAttestationsResponse.attestations:type_name -> slipway.container.v1.Attestation
+	60, // 33: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 34: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	6,  // 35: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	2,  // 36: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
+	8,  // 37: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	11, // 38: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	13, // 39: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	15, // 40: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	17, // 41: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	19, // 42: slipway.container.v1.ContainerService.ListOutdatedImages:input_type -> slipway.container.v1.ListOutdatedImagesRequest
+	23, // 43: slipway.container.v1.ContainerService.PatchImage:input_type -> slipway.container.v1.PatchImageRequest
+	27, // 44: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	29, // 45: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	31, // 46: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	34, // 47: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	61, // 48: slipway.container.v1.ContainerService.DescribeScan:input_type -> slipway.container.v1.DescribeScanRequest
+	62, // 49: slipway.container.v1.ContainerService.DescribeBuildScan:input_type -> slipway.container.v1.DescribeBuildScanRequest
+	63, // 50: slipway.container.v1.ContainerService.GetScanSpdx:input_type -> slipway.container.v1.GetScanSpdxRequest
+	64, // 51: slipway.container.v1.ContainerService.GetScanCycloneDx:input_type -> slipway.container.v1.GetScanCycloneDxRequest
+	65, // 52: slipway.container.v1.ContainerService.GetScanLogs:input_type -> slipway.container.v1.GetScanLogsRequest
+	66, // 53: slipway.container.v1.ContainerService.AwaitScan:input_type -> slipway.container.v1.AwaitScanRequest
+	37, // 54: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
+	39, // 55: slipway.container.v1.ContainerService.GetTrustedRoot:input_type -> slipway.container.v1.GetTrustedRootRequest
+	41, // 56: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
+	44, // 57: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	46, // 58: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	50, // 59: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	48, // 60: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 61: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	7,  // 62: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	4,  // 63: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
+	9,  // 64: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	12, // 65: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	14, // 66: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	16, // 67: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	18, // 68: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	20, // 69: slipway.container.v1.ContainerService.ListOutdatedImages:output_type -> slipway.container.v1.ListOutdatedImagesResponse
+	25, // 70: slipway.container.v1.ContainerService.PatchImage:output_type -> slipway.container.v1.PatchImageResponse
+	28, // 71: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	30, // 72: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	32, // 73: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	35, // 74: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	67, // 75: slipway.container.v1.ContainerService.DescribeScan:output_type -> slipway.container.v1.DescribeScanResponse
+	68, // 76: slipway.container.v1.ContainerService.DescribeBuildScan:output_type -> slipway.container.v1.DescribeBuildScanResponse
+	69, // 77: slipway.container.v1.ContainerService.GetScanSpdx:output_type -> slipway.container.v1.GetScanSpdxResponse
+	70, // 78: slipway.container.v1.ContainerService.GetScanCycloneDx:output_type -> slipway.container.v1.GetScanCycloneDxResponse
+	71, // 79: slipway.container.v1.ContainerService.GetScanLogs:output_type -> slipway.container.v1.GetScanLogsResponse
+	72, // 80: slipway.container.v1.ContainerService.AwaitScan:output_type -> slipway.container.v1.AwaitScanResponse
+	38, // 81: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
+	40, // 82: slipway.container.v1.ContainerService.GetTrustedRoot:output_type -> slipway.container.v1.GetTrustedRootResponse
+	42, // 83: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
+	45, // 84: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	47, // 85: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	51, // 86: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	49, // 87: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	61, // [61:88] is the sub-list for method output_type
+	34, // [34:61] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -3236,6 +4193,7 @@ func file_slipway_container_v1_container_proto_init() {
 	}
 	file_slipway_container_v1_plan_proto_init()
 	file_slipway_container_v1_request_proto_init()
+	file_slipway_container_v1_scan_proto_init()
 	file_slipway_container_v1_container_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[5].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[7].OneofWrappers = []any{}
@@ -3245,16 +4203,21 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_container_proto_msgTypes[14].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[18].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[21].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[22].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[25].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[27].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[26].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[28].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[33].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[35].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

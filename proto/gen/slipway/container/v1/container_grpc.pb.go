@@ -29,11 +29,20 @@ const (
 	ContainerService_GetContainerStatus_FullMethodName   = "/slipway.container.v1.ContainerService/GetContainerStatus"
 	ContainerService_RevokeContainer_FullMethodName      = "/slipway.container.v1.ContainerService/RevokeContainer"
 	ContainerService_NameContainer_FullMethodName        = "/slipway.container.v1.ContainerService/NameContainer"
+	ContainerService_ListOutdatedImages_FullMethodName   = "/slipway.container.v1.ContainerService/ListOutdatedImages"
+	ContainerService_PatchImage_FullMethodName           = "/slipway.container.v1.ContainerService/PatchImage"
 	ContainerService_RevokeBuild_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeBuild"
 	ContainerService_RevokeToken_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeToken"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
 	ContainerService_ListAbilities_FullMethodName        = "/slipway.container.v1.ContainerService/ListAbilities"
+	ContainerService_DescribeScan_FullMethodName         = "/slipway.container.v1.ContainerService/DescribeScan"
+	ContainerService_DescribeBuildScan_FullMethodName    = "/slipway.container.v1.ContainerService/DescribeBuildScan"
+	ContainerService_GetScanSpdx_FullMethodName          = "/slipway.container.v1.ContainerService/GetScanSpdx"
+	ContainerService_GetScanCycloneDx_FullMethodName     = "/slipway.container.v1.ContainerService/GetScanCycloneDx"
+	ContainerService_GetScanLogs_FullMethodName          = "/slipway.container.v1.ContainerService/GetScanLogs"
+	ContainerService_AwaitScan_FullMethodName            = "/slipway.container.v1.ContainerService/AwaitScan"
 	ContainerService_GetSigningKeys_FullMethodName       = "/slipway.container.v1.ContainerService/GetSigningKeys"
+	ContainerService_GetTrustedRoot_FullMethodName       = "/slipway.container.v1.ContainerService/GetTrustedRoot"
 	ContainerService_ListAttestations_FullMethodName     = "/slipway.container.v1.ContainerService/ListAttestations"
 	ContainerService_ResolveToken_FullMethodName         = "/slipway.container.v1.ContainerService/ResolveToken"
 	ContainerService_RecordDigest_FullMethodName         = "/slipway.container.v1.ContainerService/RecordDigest"
@@ -78,6 +87,15 @@ type ContainerServiceClient interface {
 	// request it requires the token of its image name, or its id with the Bearer token of the
 	// user who made it.
 	NameContainer(ctx context.Context, in *NameContainerRequest, opts ...grpc.CallOption) (*NameContainerResponse, error)
+	// ListOutdatedImages returns the caller's kept images that have a package in a version below
+	// another one, newest first. An image is kept while its name is valid; a frozen image as long as
+	// its request is stored. The Bearer token identifies the caller.
+	ListOutdatedImages(ctx context.Context, in *ListOutdatedImagesRequest, opts ...grpc.CallOption) (*ListOutdatedImagesResponse, error)
+	// PatchImage requests an image that differs from an earlier one only in some Conda packages: the
+	// same base image, settings and additions, and all other packages unchanged. It requires the
+	// token of the earlier image's name, or the id of its request with the Bearer token of the user
+	// who made it. The earlier name remains valid.
+	PatchImage(ctx context.Context, in *PatchImageRequest, opts ...grpc.CallOption) (*PatchImageResponse, error)
 	// RevokeBuild revokes the caller's image names for a build, and cancels the build unless
 	// another request waits for it. The Bearer token identifies the caller.
 	RevokeBuild(ctx context.Context, in *RevokeBuildRequest, opts ...grpc.CallOption) (*RevokeBuildResponse, error)
@@ -88,10 +106,31 @@ type ContainerServiceClient interface {
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(ctx context.Context, in *ListAbilitiesRequest, opts ...grpc.CallOption) (*ListAbilitiesResponse, error)
+	// DescribeScan returns the scan of a request's image for known vulnerabilities, with the newest
+	// data. If the request was made by a user, it requires the Bearer token of that user.
+	DescribeScan(ctx context.Context, in *DescribeScanRequest, opts ...grpc.CallOption) (*DescribeScanResponse, error)
+	// DescribeBuildScan returns the scan of the caller's newest request for the image of a build. The
+	// Bearer token identifies the caller.
+	DescribeBuildScan(ctx context.Context, in *DescribeBuildScanRequest, opts ...grpc.CallOption) (*DescribeBuildScanResponse, error)
+	// GetScanSpdx returns the bill of materials of the image of a scan, as SPDX 2.3, with the rights of
+	// DescribeScan. Of a multi-platform image, it is that of the first platform.
+	GetScanSpdx(ctx context.Context, in *GetScanSpdxRequest, opts ...grpc.CallOption) (*GetScanSpdxResponse, error)
+	// GetScanCycloneDx is GetScanSpdx, as CycloneDX 1.6.
+	GetScanCycloneDx(ctx context.Context, in *GetScanCycloneDxRequest, opts ...grpc.CallOption) (*GetScanCycloneDxResponse, error)
+	// GetScanLogs returns what a scan did, as text, with the rights of DescribeScan. Internal: the
+	// gateway serves it as a file.
+	GetScanLogs(ctx context.Context, in *GetScanLogsRequest, opts ...grpc.CallOption) (*GetScanLogsResponse, error)
+	// AwaitScan reports whether an image whose request requires a scan may be pulled. It waits for
+	// the scan, but not until its end. Internal.
+	AwaitScan(ctx context.Context, in *AwaitScanRequest, opts ...grpc.CallOption) (*AwaitScanResponse, error)
 	// GetSigningKeys returns the public keys that verify this server's signatures of images, as PEM:
 	// first the current key, then the keys that it replaced. NOT_FOUND if the server does not sign
 	// images. Internal: the gateway serves them as a file.
 	GetSigningKeys(ctx context.Context, in *GetSigningKeysRequest, opts ...grpc.CallOption) (*GetSigningKeysResponse, error)
+	// GetTrustedRoot returns the authorities that certify the keys of this server's signatures, as a
+	// trusted root of Sigstore. NOT_FOUND if the server signs with one key, or if its operator has not
+	// set signing_trusted_root. Internal: the gateway serves it as a file.
+	GetTrustedRoot(ctx context.Context, in *GetTrustedRootRequest, opts ...grpc.CallOption) (*GetTrustedRootResponse, error)
 	// ListAttestations returns the signed statements about a manifest of a token's image: its
 	// signature and its provenance. There are none if the server does not sign images, or if the
 	// manifest is only passed through. Internal.
@@ -208,6 +247,26 @@ func (c *containerServiceClient) NameContainer(ctx context.Context, in *NameCont
 	return out, nil
 }
 
+func (c *containerServiceClient) ListOutdatedImages(ctx context.Context, in *ListOutdatedImagesRequest, opts ...grpc.CallOption) (*ListOutdatedImagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOutdatedImagesResponse)
+	err := c.cc.Invoke(ctx, ContainerService_ListOutdatedImages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) PatchImage(ctx context.Context, in *PatchImageRequest, opts ...grpc.CallOption) (*PatchImageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PatchImageResponse)
+	err := c.cc.Invoke(ctx, ContainerService_PatchImage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *containerServiceClient) RevokeBuild(ctx context.Context, in *RevokeBuildRequest, opts ...grpc.CallOption) (*RevokeBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevokeBuildResponse)
@@ -248,10 +307,80 @@ func (c *containerServiceClient) ListAbilities(ctx context.Context, in *ListAbil
 	return out, nil
 }
 
+func (c *containerServiceClient) DescribeScan(ctx context.Context, in *DescribeScanRequest, opts ...grpc.CallOption) (*DescribeScanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeScanResponse)
+	err := c.cc.Invoke(ctx, ContainerService_DescribeScan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) DescribeBuildScan(ctx context.Context, in *DescribeBuildScanRequest, opts ...grpc.CallOption) (*DescribeBuildScanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeBuildScanResponse)
+	err := c.cc.Invoke(ctx, ContainerService_DescribeBuildScan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetScanSpdx(ctx context.Context, in *GetScanSpdxRequest, opts ...grpc.CallOption) (*GetScanSpdxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScanSpdxResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetScanSpdx_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetScanCycloneDx(ctx context.Context, in *GetScanCycloneDxRequest, opts ...grpc.CallOption) (*GetScanCycloneDxResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScanCycloneDxResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetScanCycloneDx_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetScanLogs(ctx context.Context, in *GetScanLogsRequest, opts ...grpc.CallOption) (*GetScanLogsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScanLogsResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetScanLogs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) AwaitScan(ctx context.Context, in *AwaitScanRequest, opts ...grpc.CallOption) (*AwaitScanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AwaitScanResponse)
+	err := c.cc.Invoke(ctx, ContainerService_AwaitScan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *containerServiceClient) GetSigningKeys(ctx context.Context, in *GetSigningKeysRequest, opts ...grpc.CallOption) (*GetSigningKeysResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetSigningKeysResponse)
 	err := c.cc.Invoke(ctx, ContainerService_GetSigningKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetTrustedRoot(ctx context.Context, in *GetTrustedRootRequest, opts ...grpc.CallOption) (*GetTrustedRootResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTrustedRootResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetTrustedRoot_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -363,6 +492,15 @@ type ContainerServiceServer interface {
 	// request it requires the token of its image name, or its id with the Bearer token of the
 	// user who made it.
 	NameContainer(context.Context, *NameContainerRequest) (*NameContainerResponse, error)
+	// ListOutdatedImages returns the caller's kept images that have a package in a version below
+	// another one, newest first. An image is kept while its name is valid; a frozen image as long as
+	// its request is stored. The Bearer token identifies the caller.
+	ListOutdatedImages(context.Context, *ListOutdatedImagesRequest) (*ListOutdatedImagesResponse, error)
+	// PatchImage requests an image that differs from an earlier one only in some Conda packages: the
+	// same base image, settings and additions, and all other packages unchanged. It requires the
+	// token of the earlier image's name, or the id of its request with the Bearer token of the user
+	// who made it. The earlier name remains valid.
+	PatchImage(context.Context, *PatchImageRequest) (*PatchImageResponse, error)
 	// RevokeBuild revokes the caller's image names for a build, and cancels the build unless
 	// another request waits for it. The Bearer token identifies the caller.
 	RevokeBuild(context.Context, *RevokeBuildRequest) (*RevokeBuildResponse, error)
@@ -373,10 +511,31 @@ type ContainerServiceServer interface {
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error)
+	// DescribeScan returns the scan of a request's image for known vulnerabilities, with the newest
+	// data. If the request was made by a user, it requires the Bearer token of that user.
+	DescribeScan(context.Context, *DescribeScanRequest) (*DescribeScanResponse, error)
+	// DescribeBuildScan returns the scan of the caller's newest request for the image of a build. The
+	// Bearer token identifies the caller.
+	DescribeBuildScan(context.Context, *DescribeBuildScanRequest) (*DescribeBuildScanResponse, error)
+	// GetScanSpdx returns the bill of materials of the image of a scan, as SPDX 2.3, with the rights of
+	// DescribeScan. Of a multi-platform image, it is that of the first platform.
+	GetScanSpdx(context.Context, *GetScanSpdxRequest) (*GetScanSpdxResponse, error)
+	// GetScanCycloneDx is GetScanSpdx, as CycloneDX 1.6.
+	GetScanCycloneDx(context.Context, *GetScanCycloneDxRequest) (*GetScanCycloneDxResponse, error)
+	// GetScanLogs returns what a scan did, as text, with the rights of DescribeScan. Internal: the
+	// gateway serves it as a file.
+	GetScanLogs(context.Context, *GetScanLogsRequest) (*GetScanLogsResponse, error)
+	// AwaitScan reports whether an image whose request requires a scan may be pulled. It waits for
+	// the scan, but not until its end. Internal.
+	AwaitScan(context.Context, *AwaitScanRequest) (*AwaitScanResponse, error)
 	// GetSigningKeys returns the public keys that verify this server's signatures of images, as PEM:
 	// first the current key, then the keys that it replaced. NOT_FOUND if the server does not sign
 	// images. Internal: the gateway serves them as a file.
 	GetSigningKeys(context.Context, *GetSigningKeysRequest) (*GetSigningKeysResponse, error)
+	// GetTrustedRoot returns the authorities that certify the keys of this server's signatures, as a
+	// trusted root of Sigstore. NOT_FOUND if the server signs with one key, or if its operator has not
+	// set signing_trusted_root. Internal: the gateway serves it as a file.
+	GetTrustedRoot(context.Context, *GetTrustedRootRequest) (*GetTrustedRootResponse, error)
 	// ListAttestations returns the signed statements about a manifest of a token's image: its
 	// signature and its provenance. There are none if the server does not sign images, or if the
 	// manifest is only passed through. Internal.
@@ -428,6 +587,12 @@ func (UnimplementedContainerServiceServer) RevokeContainer(context.Context, *Rev
 func (UnimplementedContainerServiceServer) NameContainer(context.Context, *NameContainerRequest) (*NameContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method NameContainer not implemented")
 }
+func (UnimplementedContainerServiceServer) ListOutdatedImages(context.Context, *ListOutdatedImagesRequest) (*ListOutdatedImagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOutdatedImages not implemented")
+}
+func (UnimplementedContainerServiceServer) PatchImage(context.Context, *PatchImageRequest) (*PatchImageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PatchImage not implemented")
+}
 func (UnimplementedContainerServiceServer) RevokeBuild(context.Context, *RevokeBuildRequest) (*RevokeBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeBuild not implemented")
 }
@@ -440,8 +605,29 @@ func (UnimplementedContainerServiceServer) GetServiceInfo(context.Context, *GetS
 func (UnimplementedContainerServiceServer) ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAbilities not implemented")
 }
+func (UnimplementedContainerServiceServer) DescribeScan(context.Context, *DescribeScanRequest) (*DescribeScanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeScan not implemented")
+}
+func (UnimplementedContainerServiceServer) DescribeBuildScan(context.Context, *DescribeBuildScanRequest) (*DescribeBuildScanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeBuildScan not implemented")
+}
+func (UnimplementedContainerServiceServer) GetScanSpdx(context.Context, *GetScanSpdxRequest) (*GetScanSpdxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetScanSpdx not implemented")
+}
+func (UnimplementedContainerServiceServer) GetScanCycloneDx(context.Context, *GetScanCycloneDxRequest) (*GetScanCycloneDxResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetScanCycloneDx not implemented")
+}
+func (UnimplementedContainerServiceServer) GetScanLogs(context.Context, *GetScanLogsRequest) (*GetScanLogsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetScanLogs not implemented")
+}
+func (UnimplementedContainerServiceServer) AwaitScan(context.Context, *AwaitScanRequest) (*AwaitScanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AwaitScan not implemented")
+}
 func (UnimplementedContainerServiceServer) GetSigningKeys(context.Context, *GetSigningKeysRequest) (*GetSigningKeysResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSigningKeys not implemented")
+}
+func (UnimplementedContainerServiceServer) GetTrustedRoot(context.Context, *GetTrustedRootRequest) (*GetTrustedRootResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTrustedRoot not implemented")
 }
 func (UnimplementedContainerServiceServer) ListAttestations(context.Context, *ListAttestationsRequest) (*ListAttestationsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAttestations not implemented")
@@ -616,6 +802,42 @@ func _ContainerService_NameContainer_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_ListOutdatedImages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOutdatedImagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).ListOutdatedImages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_ListOutdatedImages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).ListOutdatedImages(ctx, req.(*ListOutdatedImagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_PatchImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PatchImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).PatchImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_PatchImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).PatchImage(ctx, req.(*PatchImageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_RevokeBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RevokeBuildRequest)
 	if err := dec(in); err != nil {
@@ -688,6 +910,114 @@ func _ContainerService_ListAbilities_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_DescribeScan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeScanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).DescribeScan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_DescribeScan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).DescribeScan(ctx, req.(*DescribeScanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_DescribeBuildScan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeBuildScanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).DescribeBuildScan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_DescribeBuildScan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).DescribeBuildScan(ctx, req.(*DescribeBuildScanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetScanSpdx_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScanSpdxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetScanSpdx(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetScanSpdx_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetScanSpdx(ctx, req.(*GetScanSpdxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetScanCycloneDx_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScanCycloneDxRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetScanCycloneDx(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetScanCycloneDx_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetScanCycloneDx(ctx, req.(*GetScanCycloneDxRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetScanLogs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScanLogsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetScanLogs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetScanLogs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetScanLogs(ctx, req.(*GetScanLogsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_AwaitScan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AwaitScanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).AwaitScan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_AwaitScan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).AwaitScan(ctx, req.(*AwaitScanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_GetSigningKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetSigningKeysRequest)
 	if err := dec(in); err != nil {
@@ -702,6 +1032,24 @@ func _ContainerService_GetSigningKeys_Handler(srv interface{}, ctx context.Conte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ContainerServiceServer).GetSigningKeys(ctx, req.(*GetSigningKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetTrustedRoot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTrustedRootRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetTrustedRoot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetTrustedRoot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetTrustedRoot(ctx, req.(*GetTrustedRootRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -818,6 +1166,14 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ContainerService_NameContainer_Handler,
 		},
 		{
+			MethodName: "ListOutdatedImages",
+			Handler:    _ContainerService_ListOutdatedImages_Handler,
+		},
+		{
+			MethodName: "PatchImage",
+			Handler:    _ContainerService_PatchImage_Handler,
+		},
+		{
 			MethodName: "RevokeBuild",
 			Handler:    _ContainerService_RevokeBuild_Handler,
 		},
@@ -834,8 +1190,36 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ContainerService_ListAbilities_Handler,
 		},
 		{
+			MethodName: "DescribeScan",
+			Handler:    _ContainerService_DescribeScan_Handler,
+		},
+		{
+			MethodName: "DescribeBuildScan",
+			Handler:    _ContainerService_DescribeBuildScan_Handler,
+		},
+		{
+			MethodName: "GetScanSpdx",
+			Handler:    _ContainerService_GetScanSpdx_Handler,
+		},
+		{
+			MethodName: "GetScanCycloneDx",
+			Handler:    _ContainerService_GetScanCycloneDx_Handler,
+		},
+		{
+			MethodName: "GetScanLogs",
+			Handler:    _ContainerService_GetScanLogs_Handler,
+		},
+		{
+			MethodName: "AwaitScan",
+			Handler:    _ContainerService_AwaitScan_Handler,
+		},
+		{
 			MethodName: "GetSigningKeys",
 			Handler:    _ContainerService_GetSigningKeys_Handler,
+		},
+		{
+			MethodName: "GetTrustedRoot",
+			Handler:    _ContainerService_GetTrustedRoot_Handler,
 		},
 		{
 			MethodName: "ListAttestations",

@@ -60,7 +60,9 @@ type Plan struct {
 	Format string `protobuf:"bytes,13,opt,name=format,proto3" json:"format,omitempty"`
 	// Whether a build copies the image to a user's repository with all platforms and referrers.
 	// Then frozen is also set.
-	Mirror        bool `protobuf:"varint,14,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	Mirror bool `protobuf:"varint,14,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	// Whether the image may only be pulled after its scan.
+	ScanRequired  bool `protobuf:"varint,15,opt,name=scan_required,json=scanRequired,proto3" json:"scan_required,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -193,6 +195,13 @@ func (x *Plan) GetMirror() bool {
 	return false
 }
 
+func (x *Plan) GetScanRequired() bool {
+	if x != nil {
+		return x.ScanRequired
+	}
+	return false
+}
+
 // Source is an image in any registry.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -261,7 +270,7 @@ var File_slipway_container_v1_plan_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/platform/v1/access.proto\"\xe9\x03\n" +
+	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/platform/v1/access.proto\"\x8e\x04\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
 	"\x06source\x18\x02 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x12\n" +
@@ -279,7 +288,8 @@ const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\x05built\x18\v \x01(\bR\x05built\x12\x16\n" +
 	"\x06frozen\x18\f \x01(\bR\x06frozen\x12\x16\n" +
 	"\x06format\x18\r \x01(\tR\x06format\x12\x16\n" +
-	"\x06mirror\x18\x0e \x01(\bR\x06mirror\"b\n" +
+	"\x06mirror\x18\x0e \x01(\bR\x06mirror\x12#\n" +
+	"\rscan_required\x18\x0f \x01(\bR\fscanRequired\"b\n" +
 	"\x06Source\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +

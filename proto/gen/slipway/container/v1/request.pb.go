@@ -90,10 +90,10 @@ type ContainerRequest struct {
 	// Whether to copy container_image to build_repository with all its platforms and referrers,
 	// byte for byte.
 	Mirror bool `protobuf:"varint,26,opt,name=mirror,proto3" json:"mirror,omitempty"`
-	// "none" or "async". The service does not scan images, which the response's message states.
-	// "required" is rejected.
+	// "none", "async" to scan the image for known vulnerabilities, or "required" to only allow pulls of
+	// the image after a scan that found nothing above scan_levels.
 	ScanMode string `protobuf:"bytes,27,opt,name=scan_mode,json=scanMode,proto3" json:"scan_mode,omitempty"`
-	// Severities that a scan tolerates; only with scan_mode, without effect.
+	// Severities that a scan tolerates, in upper or lower case; only with scan_mode. Absent: none.
 	ScanLevels []string `protobuf:"bytes,28,rep,name=scan_levels,json=scanLevels,proto3" json:"scan_levels,omitempty"`
 	// Images whose layers are added in this order, above the layers of container_config; at most
 	// 10, in the same format as container_image.
@@ -103,7 +103,8 @@ type ContainerRequest struct {
 	Refresh bool `protobuf:"varint,31,opt,name=refresh,proto3" json:"refresh,omitempty"`
 	// The compression of the built layers; absent means gzip.
 	Compression *Compression `protobuf:"bytes,32,opt,name=compression,json=buildCompression,proto3" json:"compression,omitempty"`
-	// Whether the image should have a SOCI index. The service creates none, which the response's
+	// Whether to add a SOCI index (version 2) to an image that is built or frozen, with which engines
+	// start containers before the layers are downloaded. Other images get none, which the response's
 	// message states.
 	Soci bool `protobuf:"varint,33,opt,name=soci,proto3" json:"soci,omitempty"`
 	// A date, e.g. "2026-03-01", or RFC 3339: the Conda channels are used as they were at that
@@ -112,7 +113,11 @@ type ContainerRequest struct {
 	// Minimum age of Conda packages, e.g. "7d", "36h" or "1h30m".
 	MinAge string `protobuf:"bytes,35,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
 	// Names of Conda packages to which min_age does not apply, at most 100.
-	MinAgeExcept  []string `protobuf:"bytes,36,rep,name=min_age_except,json=minAgeExcept,proto3" json:"min_age_except,omitempty"`
+	MinAgeExcept []string `protobuf:"bytes,36,rep,name=min_age_except,json=minAgeExcept,proto3" json:"min_age_except,omitempty"`
+	// Whether to store the image with an index of its files, so that `slipway run` can mount the
+	// environment without unpacking it. Only for Conda packages that are installed without build
+	// steps.
+	Mount         bool `protobuf:"varint,37,opt,name=mount,proto3" json:"mount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -392,15 +397,23 @@ func (x *ContainerRequest) GetMinAgeExcept() []string {
 	return nil
 }
 
+func (x *ContainerRequest) GetMount() bool {
+	if x != nil {
+		return x.Mount
+	}
+	return false
+}
+
 // Compression is the compression of the built layers.
 type Compression struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "gzip" (the default), "zstd", or "estargz".
+	// "gzip" (the default), "zstd", "estargz", or "zstd:chunked", which is for Conda packages that are
+	// installed without build steps.
 	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	// The compression level, 0 to 9, for "zstd" 1 to 22; absent means the default.
+	// The compression level, 0 to 9, for "zstd" and "zstd:chunked" 1 to 22; absent means the default.
 	Level *int32 `protobuf:"varint,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
-	// Whether to also recompress existing layers, such as those of base images. With "estargz"
-	// they are always recompressed.
+	// Whether to also recompress existing layers, such as those of base images. In build steps with
+	// "estargz" they are always recompressed.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1083,7 +1096,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xc9\x0f\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xa1\x10\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12-\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\rcontainerFile\x12P\n" +
@@ -1113,9 +1126,10 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x12&\n" +
 	"\vworkflow_id\x18\x19 \x01(\tB\x05\x90\xb5\x18\x80\x01R\n" +
 	"workflowId\x12\x16\n" +
-	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12.\n" +
-	"\tscan_mode\x18\x1b \x01(\tB\x11\xaa\xb5\x18\x04none\xaa\xb5\x18\x05asyncR\bscanMode\x12\x1f\n" +
-	"\vscan_levels\x18\x1c \x03(\tR\n" +
+	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12:\n" +
+	"\tscan_mode\x18\x1b \x01(\tB\x1d\xaa\xb5\x18\x04none\xaa\xb5\x18\x05async\xaa\xb5\x18\brequiredR\bscanMode\x12U\n" +
+	"\vscan_levels\x18\x1c \x03(\tB4\xaa\xb5\x18\x03LOW\xaa\xb5\x18\x06MEDIUM\xaa\xb5\x18\x04HIGH\xaa\xb5\x18\bCRITICAL\xaa\xb5\x18\aUNKNOWN\xb8\xb5\x18\n" +
+	"R\n" +
 	"scanLevels\x123\n" +
 	"\x12container_includes\x18\x1e \x03(\tB\x04\xb8\xb5\x18\n" +
 	"R\x11containerIncludes\x12\x18\n" +
@@ -1124,11 +1138,12 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x04soci\x18! \x01(\bR\x04soci\x12\x19\n" +
 	"\x05as_of\x18\" \x01(\tB\x04\x90\xb5\x18@R\x04asOf\x12\x1d\n" +
 	"\amin_age\x18# \x01(\tB\x04\x90\xb5\x18 R\x06minAge\x12*\n" +
-	"\x0emin_age_except\x18$ \x03(\tB\x04\xb8\xb5\x18dR\fminAgeExcept:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
+	"\x0emin_age_except\x18$ \x03(\tB\x04\xb8\xb5\x18dR\fminAgeExcept\x12\x14\n" +
+	"\x05mount\x18% \x01(\bR\x05mount:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\x7f\n" +
-	"\vCompression\x12/\n" +
-	"\x04mode\x18\x01 \x01(\tB\x1b\xaa\xb5\x18\x04gzip\xaa\xb5\x18\x04zstd\xaa\xb5\x18\aestargzR\x04mode\x12\x1f\n" +
+	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\x8f\x01\n" +
+	"\vCompression\x12?\n" +
+	"\x04mode\x18\x01 \x01(\tB+\xaa\xb5\x18\x04gzip\xaa\xb5\x18\x04zstd\xaa\xb5\x18\aestargz\xaa\xb5\x18\fzstd:chunkedR\x04mode\x12\x1f\n" +
 	"\x05level\x18\x02 \x01(\x05B\x04\xa0\xb5\x18\x16H\x00R\x05level\x88\x01\x01\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05forceB\b\n" +
 	"\x06_level\"\xd8\x01\n" +

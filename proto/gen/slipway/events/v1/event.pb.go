@@ -181,13 +181,13 @@ type BuildEvent struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When the build ended; absent for build.started.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Whether there is an image; absent for build.started.
+	// Whether there is an image; only for an event of the end of the build.
 	Succeeded *bool `protobuf:"varint,7,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// The digest of the image; absent unless it succeeded.
+	// The digest of the image; absent unless the build succeeded.
 	Digest *string `protobuf:"bytes,8,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
 	// The code of the reason of a failure, e.g. "timeout"; absent unless it failed.
 	Reason *string `protobuf:"bytes,9,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// A sentence about the failure; absent unless it failed.
+	// A sentence about the failure; absent unless it failed, or another worker made other bytes.
 	Message *string `protobuf:"bytes,10,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// The page of the build, which the platform adds.
 	DetailsUri    string `protobuf:"bytes,11,opt,name=details_uri,json=detailsUri,proto3" json:"details_uri,omitempty"`
@@ -302,12 +302,12 @@ func (x *BuildEvent) GetDetailsUri() string {
 	return ""
 }
 
-// ContainerEvent is the state of a container whose image had to be built.
+// ContainerEvent is the state of a container whose image had to be built, or was scanned.
 type ContainerEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The build of its image.
+	// The build of its image; "" if the image was not built.
 	BuildId string `protobuf:"bytes,2,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
 	// The name of the image, if the name is permanent; absent for a name with a token.
 	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
@@ -315,16 +315,25 @@ type ContainerEvent struct {
 	WorkflowId *string `protobuf:"bytes,4,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
 	// When the container was requested.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// Whether it can be pulled.
+	// Whether it can be pulled; for container.patched absent while a build is running; for container.scanned,
+	// whether all that was found is tolerated.
 	Succeeded bool `protobuf:"varint,6,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	// The code of the reason of a failure; absent unless it failed.
 	Reason *string `protobuf:"bytes,7,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// A sentence about the failure; absent unless it failed.
 	Message *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// The page of the build of the container, which the platform adds.
-	DetailsUri    string `protobuf:"bytes,9,opt,name=details_uri,json=detailsUri,proto3" json:"details_uri,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DetailsUri string `protobuf:"bytes,9,opt,name=details_uri,json=detailsUri,proto3" json:"details_uri,omitempty"`
+	// For container.patched: the request whose image was patched; otherwise absent.
+	PatchedFrom *string `protobuf:"bytes,10,opt,name=patched_from,json=patchedFrom,proto3,oneof" json:"patched_from,omitempty"`
+	// For container.patched: the packages that differ, e.g. "openssl 3.0.13 → 3.0.14"; at most 100.
+	Changes []string `protobuf:"bytes,11,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The scan; only for container.scanned.
+	ScanId *string `protobuf:"bytes,12,opt,name=scan_id,json=scanId,proto3,oneof" json:"scan_id,omitempty"`
+	// Number of vulnerabilities by severity; only for container.scanned.
+	Vulnerabilities map[string]int32 `protobuf:"bytes,13,rep,name=vulnerabilities,proto3" json:"vulnerabilities,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ContainerEvent) Reset() {
@@ -420,6 +429,34 @@ func (x *ContainerEvent) GetDetailsUri() string {
 	return ""
 }
 
+func (x *ContainerEvent) GetPatchedFrom() string {
+	if x != nil && x.PatchedFrom != nil {
+		return *x.PatchedFrom
+	}
+	return ""
+}
+
+func (x *ContainerEvent) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ContainerEvent) GetScanId() string {
+	if x != nil && x.ScanId != nil {
+		return *x.ScanId
+	}
+	return ""
+}
+
+func (x *ContainerEvent) GetVulnerabilities() map[string]int32 {
+	if x != nil {
+		return x.Vulnerabilities
+	}
+	return nil
+}
+
 var File_slipway_events_v1_event_proto protoreflect.FileDescriptor
 
 const file_slipway_events_v1_event_proto_rawDesc = "" +
@@ -457,7 +494,7 @@ const file_slipway_events_v1_event_proto_rawDesc = "" +
 	"\a_digestB\t\n" +
 	"\a_reasonB\n" +
 	"\n" +
-	"\b_message\"\x8c\x03\n" +
+	"\b_message\"\xaf\x05\n" +
 	"\x0eContainerEvent\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x19\n" +
@@ -470,12 +507,23 @@ const file_slipway_events_v1_event_proto_rawDesc = "" +
 	"\x06reason\x18\a \x01(\tH\x02R\x06reason\x88\x01\x01\x12\x1d\n" +
 	"\amessage\x18\b \x01(\tH\x03R\amessage\x88\x01\x01\x12\x1f\n" +
 	"\vdetails_uri\x18\t \x01(\tR\n" +
-	"detailsUriB\x0f\n" +
+	"detailsUri\x12&\n" +
+	"\fpatched_from\x18\n" +
+	" \x01(\tH\x04R\vpatchedFrom\x88\x01\x01\x12\x18\n" +
+	"\achanges\x18\v \x03(\tR\achanges\x12\x1c\n" +
+	"\ascan_id\x18\f \x01(\tH\x05R\x06scanId\x88\x01\x01\x12`\n" +
+	"\x0fvulnerabilities\x18\r \x03(\v26.slipway.events.v1.ContainerEvent.VulnerabilitiesEntryR\x0fvulnerabilities\x1aB\n" +
+	"\x14VulnerabilitiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x0f\n" +
 	"\r_target_imageB\x0e\n" +
 	"\f_workflow_idB\t\n" +
 	"\a_reasonB\n" +
 	"\n" +
-	"\b_messageB2Z0slipway.dev/proto/gen/slipway/events/v1;eventsv1b\x06proto3"
+	"\b_messageB\x0f\n" +
+	"\r_patched_fromB\n" +
+	"\n" +
+	"\b_scan_idB2Z0slipway.dev/proto/gen/slipway/events/v1;eventsv1b\x06proto3"
 
 var (
 	file_slipway_events_v1_event_proto_rawDescOnce sync.Once
@@ -489,26 +537,28 @@ func file_slipway_events_v1_event_proto_rawDescGZIP() []byte {
 	return file_slipway_events_v1_event_proto_rawDescData
 }
 
-var file_slipway_events_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_slipway_events_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_slipway_events_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                 // 0: slipway.events.v1.Event
 	(*BuildEvent)(nil),            // 1: slipway.events.v1.BuildEvent
 	(*ContainerEvent)(nil),        // 2: slipway.events.v1.ContainerEvent
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	nil,                           // 3: slipway.events.v1.ContainerEvent.VulnerabilitiesEntry
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_slipway_events_v1_event_proto_depIdxs = []int32{
-	3, // 0: slipway.events.v1.Event.time:type_name -> google.protobuf.Timestamp
+	4, // 0: slipway.events.v1.Event.time:type_name -> google.protobuf.Timestamp
 	1, // 1: slipway.events.v1.Event.build:type_name -> slipway.events.v1.BuildEvent
 	2, // 2: slipway.events.v1.Event.container:type_name -> slipway.events.v1.ContainerEvent
-	3, // 3: slipway.events.v1.BuildEvent.creation_time:type_name -> google.protobuf.Timestamp
-	3, // 4: slipway.events.v1.BuildEvent.start_time:type_name -> google.protobuf.Timestamp
-	3, // 5: slipway.events.v1.BuildEvent.end_time:type_name -> google.protobuf.Timestamp
-	3, // 6: slipway.events.v1.ContainerEvent.creation_time:type_name -> google.protobuf.Timestamp
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	4, // 3: slipway.events.v1.BuildEvent.creation_time:type_name -> google.protobuf.Timestamp
+	4, // 4: slipway.events.v1.BuildEvent.start_time:type_name -> google.protobuf.Timestamp
+	4, // 5: slipway.events.v1.BuildEvent.end_time:type_name -> google.protobuf.Timestamp
+	4, // 6: slipway.events.v1.ContainerEvent.creation_time:type_name -> google.protobuf.Timestamp
+	3, // 7: slipway.events.v1.ContainerEvent.vulnerabilities:type_name -> slipway.events.v1.ContainerEvent.VulnerabilitiesEntry
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_slipway_events_v1_event_proto_init() }
@@ -528,7 +578,7 @@ func file_slipway_events_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_events_v1_event_proto_rawDesc), len(file_slipway_events_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -12,8 +12,11 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	v1 "slipway.dev/proto/gen/slipway/container/v1"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
+	v11 "slipway.dev/proto/gen/slipway/platform/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -968,6 +971,612 @@ func (x *GetImageSBOMResponse) GetMediaType() string {
 	return ""
 }
 
+// FindVulnerabilitiesRequest selects an image.
+type FindVulnerabilitiesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image, e.g. "ubuntu:24.04", or an issued name.
+	Image string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// The platform of a multi-platform image, e.g. "linux/arm64". Absent: linux/amd64, or the
+	// first one.
+	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// The workspace whose credentials are used.
+	WorkspaceId   *int64 `protobuf:"varint,3,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindVulnerabilitiesRequest) Reset() {
+	*x = FindVulnerabilitiesRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindVulnerabilitiesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindVulnerabilitiesRequest) ProtoMessage() {}
+
+func (x *FindVulnerabilitiesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindVulnerabilitiesRequest.ProtoReflect.Descriptor instead.
+func (*FindVulnerabilitiesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FindVulnerabilitiesRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesRequest) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesRequest) GetWorkspaceId() int64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+// FindVulnerabilitiesResponse has the known vulnerabilities of an image.
+type FindVulnerabilitiesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most severe first, at most 10000.
+	Vulnerabilities []*v1.Vulnerability `protobuf:"bytes,1,rep,name=vulnerabilities,proto3" json:"vulnerabilities,omitempty"`
+	// Number of vulnerabilities by severity ("CRITICAL", "HIGH", "MEDIUM", "LOW", "UNKNOWN"). It is
+	// complete even if vulnerabilities is not.
+	Counts map[string]int32 `protobuf:"bytes,2,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Digest of the manifest.
+	Digest *string `protobuf:"bytes,3,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// Its platform.
+	Platform *string `protobuf:"bytes,4,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// Number of packages that were looked up.
+	Packages *int32 `protobuf:"varint,5,opt,name=packages,proto3,oneof" json:"packages,omitempty"`
+	// What was not looked at.
+	Note *string `protobuf:"bytes,6,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	// Version of the database.
+	Database *string `protobuf:"bytes,7,opt,name=database,proto3,oneof" json:"database,omitempty"`
+	// Time of the newest record in the database.
+	DatabaseTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=database_time,json=databaseTime,proto3" json:"database_time,omitempty"`
+	// Parts of the image whose packages are not known, as sentences without a full stop.
+	Gaps          []string `protobuf:"bytes,9,rep,name=gaps,proto3" json:"gaps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindVulnerabilitiesResponse) Reset() {
+	*x = FindVulnerabilitiesResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindVulnerabilitiesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindVulnerabilitiesResponse) ProtoMessage() {}
+
+func (x *FindVulnerabilitiesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindVulnerabilitiesResponse.ProtoReflect.Descriptor instead.
+func (*FindVulnerabilitiesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FindVulnerabilitiesResponse) GetVulnerabilities() []*v1.Vulnerability {
+	if x != nil {
+		return x.Vulnerabilities
+	}
+	return nil
+}
+
+func (x *FindVulnerabilitiesResponse) GetCounts() map[string]int32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *FindVulnerabilitiesResponse) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesResponse) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesResponse) GetPackages() int32 {
+	if x != nil && x.Packages != nil {
+		return *x.Packages
+	}
+	return 0
+}
+
+func (x *FindVulnerabilitiesResponse) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesResponse) GetDatabase() string {
+	if x != nil && x.Database != nil {
+		return *x.Database
+	}
+	return ""
+}
+
+func (x *FindVulnerabilitiesResponse) GetDatabaseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DatabaseTime
+	}
+	return nil
+}
+
+func (x *FindVulnerabilitiesResponse) GetGaps() []string {
+	if x != nil {
+		return x.Gaps
+	}
+	return nil
+}
+
+// ScanImageRequest selects an image.
+type ScanImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan of the image, without its token.
+	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Digest of the upstream manifest or index.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Whether this service has made the lock of Conda packages in the image, so that it can be trusted.
+	TrustLock     bool `protobuf:"varint,3,opt,name=trust_lock,json=trustLock,proto3" json:"trust_lock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScanImageRequest) Reset() {
+	*x = ScanImageRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScanImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScanImageRequest) ProtoMessage() {}
+
+func (x *ScanImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScanImageRequest.ProtoReflect.Descriptor instead.
+func (*ScanImageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ScanImageRequest) GetPlan() *v1.Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *ScanImageRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ScanImageRequest) GetTrustLock() bool {
+	if x != nil {
+		return x.TrustLock
+	}
+	return false
+}
+
+// ScanImageResponse has the known vulnerabilities of an image for the platforms of its plan.
+type ScanImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The result.
+	Result        *v1.ScanResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScanImageResponse) Reset() {
+	*x = ScanImageResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScanImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScanImageResponse) ProtoMessage() {}
+
+func (x *ScanImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScanImageResponse.ProtoReflect.Descriptor instead.
+func (*ScanImageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ScanImageResponse) GetResult() *v1.ScanResult {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// GetScannedSBOMRequest selects an image.
+type GetScannedSBOMRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The plan of the image, without its token.
+	Plan *v1.Plan `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// Digest of the upstream manifest or index.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// "spdx" or "cyclonedx".
+	Format        string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScannedSBOMRequest) Reset() {
+	*x = GetScannedSBOMRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScannedSBOMRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScannedSBOMRequest) ProtoMessage() {}
+
+func (x *GetScannedSBOMRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScannedSBOMRequest.ProtoReflect.Descriptor instead.
+func (*GetScannedSBOMRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetScannedSBOMRequest) GetPlan() *v1.Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *GetScannedSBOMRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *GetScannedSBOMRequest) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+// GetScannedSBOMResponse is a bill of materials.
+type GetScannedSBOMResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The document.
+	Document string `protobuf:"bytes,1,opt,name=document,proto3" json:"document,omitempty"`
+	// Its media type.
+	MediaType     string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetScannedSBOMResponse) Reset() {
+	*x = GetScannedSBOMResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetScannedSBOMResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetScannedSBOMResponse) ProtoMessage() {}
+
+func (x *GetScannedSBOMResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetScannedSBOMResponse.ProtoReflect.Descriptor instead.
+func (*GetScannedSBOMResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetScannedSBOMResponse) GetDocument() string {
+	if x != nil {
+		return x.Document
+	}
+	return ""
+}
+
+func (x *GetScannedSBOMResponse) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+// GetServerVexRequest has the version that the caller knows.
+type GetServerVexRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The version that the caller has; empty for none.
+	KnownVersion  string `protobuf:"bytes,1,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServerVexRequest) Reset() {
+	*x = GetServerVexRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServerVexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServerVexRequest) ProtoMessage() {}
+
+func (x *GetServerVexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServerVexRequest.ProtoReflect.Descriptor instead.
+func (*GetServerVexRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetServerVexRequest) GetKnownVersion() string {
+	if x != nil {
+		return x.KnownVersion
+	}
+	return ""
+}
+
+// GetServerVexResponse has the documents of the server.
+type GetServerVexResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Equal for equal documents.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Empty if version is the known one.
+	Documents     []*v11.AppliedVex `protobuf:"bytes,2,rep,name=documents,proto3" json:"documents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetServerVexResponse) Reset() {
+	*x = GetServerVexResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetServerVexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetServerVexResponse) ProtoMessage() {}
+
+func (x *GetServerVexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetServerVexResponse.ProtoReflect.Descriptor instead.
+func (*GetServerVexResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *GetServerVexResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetServerVexResponse) GetDocuments() []*v11.AppliedVex {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+// GetVulnerabilityDatabaseRequest is empty.
+type GetVulnerabilityDatabaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVulnerabilityDatabaseRequest) Reset() {
+	*x = GetVulnerabilityDatabaseRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVulnerabilityDatabaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVulnerabilityDatabaseRequest) ProtoMessage() {}
+
+func (x *GetVulnerabilityDatabaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVulnerabilityDatabaseRequest.ProtoReflect.Descriptor instead.
+func (*GetVulnerabilityDatabaseRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{19}
+}
+
+// GetVulnerabilityDatabaseResponse is the current database.
+type GetVulnerabilityDatabaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its version, which is equal for equal data.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Time of its newest record.
+	Time          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVulnerabilityDatabaseResponse) Reset() {
+	*x = GetVulnerabilityDatabaseResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVulnerabilityDatabaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVulnerabilityDatabaseResponse) ProtoMessage() {}
+
+func (x *GetVulnerabilityDatabaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVulnerabilityDatabaseResponse.ProtoReflect.Descriptor instead.
+func (*GetVulnerabilityDatabaseResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetVulnerabilityDatabaseResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetVulnerabilityDatabaseResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
 // InspectImageResponse is an image and, for a multi-platform image, its index.
 type InspectImageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -984,7 +1593,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1605,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1618,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InspectImageResponse) GetContainer() *ContainerInspection {
@@ -1063,7 +1672,7 @@ type ContainerInspection struct {
 
 func (x *ContainerInspection) Reset() {
 	*x = ContainerInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1684,7 @@ func (x *ContainerInspection) String() string {
 func (*ContainerInspection) ProtoMessage() {}
 
 func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1697,7 @@ func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerInspection.ProtoReflect.Descriptor instead.
 func (*ContainerInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerInspection) GetRegistry() string {
@@ -1182,7 +1791,7 @@ type ImageConfig struct {
 
 func (x *ImageConfig) Reset() {
 	*x = ImageConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1803,7 @@ func (x *ImageConfig) String() string {
 func (*ImageConfig) ProtoMessage() {}
 
 func (x *ImageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1816,7 @@ func (x *ImageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageConfig.ProtoReflect.Descriptor instead.
 func (*ImageConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ImageConfig) GetArchitecture() string {
@@ -1271,7 +1880,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1892,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1905,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryEntry) GetCreated() string {
@@ -1369,7 +1978,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1990,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +2003,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RuntimeConfig) GetAttachStdin() bool {
@@ -1501,7 +2110,7 @@ type RootFS struct {
 
 func (x *RootFS) Reset() {
 	*x = RootFS{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +2122,7 @@ func (x *RootFS) String() string {
 func (*RootFS) ProtoMessage() {}
 
 func (x *RootFS) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +2135,7 @@ func (x *RootFS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RootFS.ProtoReflect.Descriptor instead.
 func (*RootFS) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RootFS) GetType() string {
@@ -1560,7 +2169,7 @@ type ImageManifest struct {
 
 func (x *ImageManifest) Reset() {
 	*x = ImageManifest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +2181,7 @@ func (x *ImageManifest) String() string {
 func (*ImageManifest) ProtoMessage() {}
 
 func (x *ImageManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +2194,7 @@ func (x *ImageManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageManifest.ProtoReflect.Descriptor instead.
 func (*ImageManifest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ImageManifest) GetSchemaVersion() int32 {
@@ -1633,7 +2242,7 @@ type IndexInspection struct {
 
 func (x *IndexInspection) Reset() {
 	*x = IndexInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +2254,7 @@ func (x *IndexInspection) String() string {
 func (*IndexInspection) ProtoMessage() {}
 
 func (x *IndexInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +2267,7 @@ func (x *IndexInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInspection.ProtoReflect.Descriptor instead.
 func (*IndexInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{18}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *IndexInspection) GetSchemaVersion() int32 {
@@ -1710,7 +2319,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +2331,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,7 +2344,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{19}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Descriptor) GetMediaType() string {
@@ -1799,7 +2408,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +2420,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2433,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{20}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Platform) GetArchitecture() string {
@@ -1873,7 +2482,7 @@ type ValidateCredentialsRequest struct {
 
 func (x *ValidateCredentialsRequest) Reset() {
 	*x = ValidateCredentialsRequest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2494,7 @@ func (x *ValidateCredentialsRequest) String() string {
 func (*ValidateCredentialsRequest) ProtoMessage() {}
 
 func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2507,7 @@ func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{21}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ValidateCredentialsRequest) GetLogin() *Login {
@@ -1923,7 +2532,7 @@ type Login struct {
 
 func (x *Login) Reset() {
 	*x = Login{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1935,7 +2544,7 @@ func (x *Login) String() string {
 func (*Login) ProtoMessage() {}
 
 func (x *Login) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1948,7 +2557,7 @@ func (x *Login) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Login.ProtoReflect.Descriptor instead.
 func (*Login) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{22}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Login) GetUserName() string {
@@ -1983,7 +2592,7 @@ type ValidateCredentialsResponse struct {
 
 func (x *ValidateCredentialsResponse) Reset() {
 	*x = ValidateCredentialsResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2604,7 @@ func (x *ValidateCredentialsResponse) String() string {
 func (*ValidateCredentialsResponse) ProtoMessage() {}
 
 func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2617,7 @@ func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{23}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ValidateCredentialsResponse) GetValid() bool {
@@ -2022,7 +2631,7 @@ var File_slipway_inspect_v1_inspect_proto protoreflect.FileDescriptor
 
 const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\n" +
-	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\"\xaa\x01\n" +
+	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\x1fslipway/container/v1/scan.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xaa\x01\n" +
 	"\x13InspectImageRequest\x124\n" +
 	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
 	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12!\n" +
@@ -2141,7 +2750,55 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\n" +
 	"media_type\x18\x02 \x01(\tH\x01R\tmediaType\x88\x01\x01B\v\n" +
 	"\t_documentB\r\n" +
-	"\v_media_type\"\xf8\x01\n" +
+	"\v_media_type\"\x9f\x01\n" +
+	"\x1aFindVulnerabilitiesRequest\x12\x1a\n" +
+	"\x05image\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x05image\x12\x1f\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12&\n" +
+	"\fworkspace_id\x18\x03 \x01(\x03H\x01R\vworkspaceId\x88\x01\x01B\v\n" +
+	"\t_platformB\x0f\n" +
+	"\r_workspace_id\"\xa5\x04\n" +
+	"\x1bFindVulnerabilitiesResponse\x12M\n" +
+	"\x0fvulnerabilities\x18\x01 \x03(\v2#.slipway.container.v1.VulnerabilityR\x0fvulnerabilities\x12S\n" +
+	"\x06counts\x18\x02 \x03(\v2;.slipway.inspect.v1.FindVulnerabilitiesResponse.CountsEntryR\x06counts\x12\x1b\n" +
+	"\x06digest\x18\x03 \x01(\tH\x00R\x06digest\x88\x01\x01\x12\x1f\n" +
+	"\bplatform\x18\x04 \x01(\tH\x01R\bplatform\x88\x01\x01\x12\x1f\n" +
+	"\bpackages\x18\x05 \x01(\x05H\x02R\bpackages\x88\x01\x01\x12\x17\n" +
+	"\x04note\x18\x06 \x01(\tH\x03R\x04note\x88\x01\x01\x12\x1f\n" +
+	"\bdatabase\x18\a \x01(\tH\x04R\bdatabase\x88\x01\x01\x12?\n" +
+	"\rdatabase_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fdatabaseTime\x12\x12\n" +
+	"\x04gaps\x18\t \x03(\tR\x04gaps\x1a9\n" +
+	"\vCountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\t\n" +
+	"\a_digestB\v\n" +
+	"\t_platformB\v\n" +
+	"\t_packagesB\a\n" +
+	"\x05_noteB\v\n" +
+	"\t_database\"y\n" +
+	"\x10ScanImageRequest\x12.\n" +
+	"\x04plan\x18\x01 \x01(\v2\x1a.slipway.container.v1.PlanR\x04plan\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"trust_lock\x18\x03 \x01(\bR\ttrustLock\"M\n" +
+	"\x11ScanImageResponse\x128\n" +
+	"\x06result\x18\x01 \x01(\v2 .slipway.container.v1.ScanResultR\x06result\"w\n" +
+	"\x15GetScannedSBOMRequest\x12.\n" +
+	"\x04plan\x18\x01 \x01(\v2\x1a.slipway.container.v1.PlanR\x04plan\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\"S\n" +
+	"\x16GetScannedSBOMResponse\x12\x1a\n" +
+	"\bdocument\x18\x01 \x01(\tR\bdocument\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tR\tmediaType\":\n" +
+	"\x13GetServerVexRequest\x12#\n" +
+	"\rknown_version\x18\x01 \x01(\tR\fknownVersion\"o\n" +
+	"\x14GetServerVexResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12=\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x1f.slipway.platform.v1.AppliedVexR\tdocuments\"!\n" +
+	"\x1fGetVulnerabilityDatabaseRequest\"l\n" +
+	" GetVulnerabilityDatabaseResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +
@@ -2294,12 +2951,18 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\bpassword\x12 \n" +
 	"\bregistry\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\bregistry\"3\n" +
 	"\x1bValidateCredentialsResponse\x12\x14\n" +
-	"\x05valid\x18\x01 \x01(\bR\x05valid2\xf2\x05\n" +
+	"\x05valid\x18\x01 \x01(\bR\x05valid2\xc3\n" +
+	"\n" +
 	"\x0eInspectService\x12\x83\x01\n" +
 	"\fInspectImage\x12'.slipway.inspect.v1.InspectImageRequest\x1a(.slipway.inspect.v1.InspectImageResponse\" \x82\xd3\xe4\x93\x02\x1a:\x05image\"\x11/v1alpha1/inspect\x12\x8f\x01\n" +
 	"\x0eListLayerFiles\x12).slipway.inspect.v1.ListLayerFilesRequest\x1a*.slipway.inspect.v1.ListLayerFilesResponse\"&\x82\xd3\xe4\x93\x02 :\x05image\"\x17/v1alpha1/inspect/files\x12\x9b\x01\n" +
 	"\x11ListImagePackages\x12,.slipway.inspect.v1.ListImagePackagesRequest\x1a-.slipway.inspect.v1.ListImagePackagesResponse\")\x82\xd3\xe4\x93\x02#:\x05image\"\x1a/v1alpha1/inspect/packages\x12\x80\x01\n" +
-	"\fGetImageSBOM\x12'.slipway.inspect.v1.GetImageSBOMRequest\x1a(.slipway.inspect.v1.GetImageSBOMResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1alpha1/images/sbom\x12\xa6\x01\n" +
+	"\fGetImageSBOM\x12'.slipway.inspect.v1.GetImageSBOMRequest\x1a(.slipway.inspect.v1.GetImageSBOMResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1alpha1/images/sbom\x12\xa0\x01\n" +
+	"\x13FindVulnerabilities\x12..slipway.inspect.v1.FindVulnerabilitiesRequest\x1a/.slipway.inspect.v1.FindVulnerabilitiesResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/images/vulnerabilities\x12X\n" +
+	"\tScanImage\x12$.slipway.inspect.v1.ScanImageRequest\x1a%.slipway.inspect.v1.ScanImageResponse\x12g\n" +
+	"\x0eGetScannedSBOM\x12).slipway.inspect.v1.GetScannedSBOMRequest\x1a*.slipway.inspect.v1.GetScannedSBOMResponse\x12\x85\x01\n" +
+	"\x18GetVulnerabilityDatabase\x123.slipway.inspect.v1.GetVulnerabilityDatabaseRequest\x1a4.slipway.inspect.v1.GetVulnerabilityDatabaseResponse\x12a\n" +
+	"\fGetServerVex\x12'.slipway.inspect.v1.GetServerVexRequest\x1a(.slipway.inspect.v1.GetServerVexResponse\x12\xa6\x01\n" +
 	"\x13ValidateCredentials\x12..slipway.inspect.v1.ValidateCredentialsRequest\x1a/.slipway.inspect.v1.ValidateCredentialsResponse\".\x82\xd3\xe4\x93\x02(:\x05loginb\x05valid\"\x18/v1alpha2/validate-credsB4Z2slipway.dev/proto/gen/slipway/inspect/v1;inspectv1b\x06proto3"
 
 var (
@@ -2314,34 +2977,50 @@ func file_slipway_inspect_v1_inspect_proto_rawDescGZIP() []byte {
 	return file_slipway_inspect_v1_inspect_proto_rawDescData
 }
 
-var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
-	(*InspectImageRequest)(nil),         // 0: slipway.inspect.v1.InspectImageRequest
-	(*ImageQuery)(nil),                  // 1: slipway.inspect.v1.ImageQuery
-	(*ListLayerFilesRequest)(nil),       // 2: slipway.inspect.v1.ListLayerFilesRequest
-	(*ListLayerFilesResponse)(nil),      // 3: slipway.inspect.v1.ListLayerFilesResponse
-	(*LayerFile)(nil),                   // 4: slipway.inspect.v1.LayerFile
-	(*ListImagePackagesRequest)(nil),    // 5: slipway.inspect.v1.ListImagePackagesRequest
-	(*ListImagePackagesResponse)(nil),   // 6: slipway.inspect.v1.ListImagePackagesResponse
-	(*ImagePackages)(nil),               // 7: slipway.inspect.v1.ImagePackages
-	(*ImagePackage)(nil),                // 8: slipway.inspect.v1.ImagePackage
-	(*GetImageSBOMRequest)(nil),         // 9: slipway.inspect.v1.GetImageSBOMRequest
-	(*GetImageSBOMResponse)(nil),        // 10: slipway.inspect.v1.GetImageSBOMResponse
-	(*InspectImageResponse)(nil),        // 11: slipway.inspect.v1.InspectImageResponse
-	(*ContainerInspection)(nil),         // 12: slipway.inspect.v1.ContainerInspection
-	(*ImageConfig)(nil),                 // 13: slipway.inspect.v1.ImageConfig
-	(*HistoryEntry)(nil),                // 14: slipway.inspect.v1.HistoryEntry
-	(*RuntimeConfig)(nil),               // 15: slipway.inspect.v1.RuntimeConfig
-	(*RootFS)(nil),                      // 16: slipway.inspect.v1.RootFS
-	(*ImageManifest)(nil),               // 17: slipway.inspect.v1.ImageManifest
-	(*IndexInspection)(nil),             // 18: slipway.inspect.v1.IndexInspection
-	(*Descriptor)(nil),                  // 19: slipway.inspect.v1.Descriptor
-	(*Platform)(nil),                    // 20: slipway.inspect.v1.Platform
-	(*ValidateCredentialsRequest)(nil),  // 21: slipway.inspect.v1.ValidateCredentialsRequest
-	(*Login)(nil),                       // 22: slipway.inspect.v1.Login
-	(*ValidateCredentialsResponse)(nil), // 23: slipway.inspect.v1.ValidateCredentialsResponse
-	nil,                                 // 24: slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	nil,                                 // 25: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*InspectImageRequest)(nil),              // 0: slipway.inspect.v1.InspectImageRequest
+	(*ImageQuery)(nil),                       // 1: slipway.inspect.v1.ImageQuery
+	(*ListLayerFilesRequest)(nil),            // 2: slipway.inspect.v1.ListLayerFilesRequest
+	(*ListLayerFilesResponse)(nil),           // 3: slipway.inspect.v1.ListLayerFilesResponse
+	(*LayerFile)(nil),                        // 4: slipway.inspect.v1.LayerFile
+	(*ListImagePackagesRequest)(nil),         // 5: slipway.inspect.v1.ListImagePackagesRequest
+	(*ListImagePackagesResponse)(nil),        // 6: slipway.inspect.v1.ListImagePackagesResponse
+	(*ImagePackages)(nil),                    // 7: slipway.inspect.v1.ImagePackages
+	(*ImagePackage)(nil),                     // 8: slipway.inspect.v1.ImagePackage
+	(*GetImageSBOMRequest)(nil),              // 9: slipway.inspect.v1.GetImageSBOMRequest
+	(*GetImageSBOMResponse)(nil),             // 10: slipway.inspect.v1.GetImageSBOMResponse
+	(*FindVulnerabilitiesRequest)(nil),       // 11: slipway.inspect.v1.FindVulnerabilitiesRequest
+	(*FindVulnerabilitiesResponse)(nil),      // 12: slipway.inspect.v1.FindVulnerabilitiesResponse
+	(*ScanImageRequest)(nil),                 // 13: slipway.inspect.v1.ScanImageRequest
+	(*ScanImageResponse)(nil),                // 14: slipway.inspect.v1.ScanImageResponse
+	(*GetScannedSBOMRequest)(nil),            // 15: slipway.inspect.v1.GetScannedSBOMRequest
+	(*GetScannedSBOMResponse)(nil),           // 16: slipway.inspect.v1.GetScannedSBOMResponse
+	(*GetServerVexRequest)(nil),              // 17: slipway.inspect.v1.GetServerVexRequest
+	(*GetServerVexResponse)(nil),             // 18: slipway.inspect.v1.GetServerVexResponse
+	(*GetVulnerabilityDatabaseRequest)(nil),  // 19: slipway.inspect.v1.GetVulnerabilityDatabaseRequest
+	(*GetVulnerabilityDatabaseResponse)(nil), // 20: slipway.inspect.v1.GetVulnerabilityDatabaseResponse
+	(*InspectImageResponse)(nil),             // 21: slipway.inspect.v1.InspectImageResponse
+	(*ContainerInspection)(nil),              // 22: slipway.inspect.v1.ContainerInspection
+	(*ImageConfig)(nil),                      // 23: slipway.inspect.v1.ImageConfig
+	(*HistoryEntry)(nil),                     // 24: slipway.inspect.v1.HistoryEntry
+	(*RuntimeConfig)(nil),                    // 25: slipway.inspect.v1.RuntimeConfig
+	(*RootFS)(nil),                           // 26: slipway.inspect.v1.RootFS
+	(*ImageManifest)(nil),                    // 27: slipway.inspect.v1.ImageManifest
+	(*IndexInspection)(nil),                  // 28: slipway.inspect.v1.IndexInspection
+	(*Descriptor)(nil),                       // 29: slipway.inspect.v1.Descriptor
+	(*Platform)(nil),                         // 30: slipway.inspect.v1.Platform
+	(*ValidateCredentialsRequest)(nil),       // 31: slipway.inspect.v1.ValidateCredentialsRequest
+	(*Login)(nil),                            // 32: slipway.inspect.v1.Login
+	(*ValidateCredentialsResponse)(nil),      // 33: slipway.inspect.v1.ValidateCredentialsResponse
+	nil,                                      // 34: slipway.inspect.v1.FindVulnerabilitiesResponse.CountsEntry
+	nil,                                      // 35: slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	nil,                                      // 36: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*v1.Vulnerability)(nil),                 // 37: slipway.container.v1.Vulnerability
+	(*timestamppb.Timestamp)(nil),            // 38: google.protobuf.Timestamp
+	(*v1.Plan)(nil),                          // 39: slipway.container.v1.Plan
+	(*v1.ScanResult)(nil),                    // 40: slipway.container.v1.ScanResult
+	(*v11.AppliedVex)(nil),                   // 41: slipway.platform.v1.AppliedVex
 }
 var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
@@ -2350,36 +3029,54 @@ var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 3: slipway.inspect.v1.ListImagePackagesRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	7,  // 4: slipway.inspect.v1.ListImagePackagesResponse.platforms:type_name -> slipway.inspect.v1.ImagePackages
 	8,  // 5: slipway.inspect.v1.ImagePackages.packages:type_name -> slipway.inspect.v1.ImagePackage
-	12, // 6: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
-	18, // 7: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
-	19, // 8: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
-	13, // 9: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	17, // 10: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	15, // 11: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	16, // 12: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	14, // 13: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
-	24, // 14: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	19, // 15: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	19, // 16: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	19, // 17: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	25, // 18: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	20, // 19: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	22, // 20: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
-	0,  // 21: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
-	2,  // 22: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
-	5,  // 23: slipway.inspect.v1.InspectService.ListImagePackages:input_type -> slipway.inspect.v1.ListImagePackagesRequest
-	9,  // 24: slipway.inspect.v1.InspectService.GetImageSBOM:input_type -> slipway.inspect.v1.GetImageSBOMRequest
-	21, // 25: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	11, // 26: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	3,  // 27: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
-	6,  // 28: slipway.inspect.v1.InspectService.ListImagePackages:output_type -> slipway.inspect.v1.ListImagePackagesResponse
-	10, // 29: slipway.inspect.v1.InspectService.GetImageSBOM:output_type -> slipway.inspect.v1.GetImageSBOMResponse
-	23, // 30: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	37, // 6: slipway.inspect.v1.FindVulnerabilitiesResponse.vulnerabilities:type_name -> slipway.container.v1.Vulnerability
+	34, // 7: slipway.inspect.v1.FindVulnerabilitiesResponse.counts:type_name -> slipway.inspect.v1.FindVulnerabilitiesResponse.CountsEntry
+	38, // 8: slipway.inspect.v1.FindVulnerabilitiesResponse.database_time:type_name -> google.protobuf.Timestamp
+	39, // 9: slipway.inspect.v1.ScanImageRequest.plan:type_name -> slipway.container.v1.Plan
+	40, // 10: slipway.inspect.v1.ScanImageResponse.result:type_name -> slipway.container.v1.ScanResult
+	39, // 11: slipway.inspect.v1.GetScannedSBOMRequest.plan:type_name -> slipway.container.v1.Plan
+	41, // 12: slipway.inspect.v1.GetServerVexResponse.documents:type_name -> slipway.platform.v1.AppliedVex
+	38, // 13: slipway.inspect.v1.GetVulnerabilityDatabaseResponse.time:type_name -> google.protobuf.Timestamp
+	22, // 14: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
+	28, // 15: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
+	29, // 16: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
+	23, // 17: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
+	27, // 18: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	25, // 19: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	26, // 20: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	24, // 21: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	35, // 22: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	29, // 23: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	29, // 24: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	29, // 25: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	36, // 26: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	30, // 27: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	32, // 28: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	0,  // 29: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
+	2,  // 30: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
+	5,  // 31: slipway.inspect.v1.InspectService.ListImagePackages:input_type -> slipway.inspect.v1.ListImagePackagesRequest
+	9,  // 32: slipway.inspect.v1.InspectService.GetImageSBOM:input_type -> slipway.inspect.v1.GetImageSBOMRequest
+	11, // 33: slipway.inspect.v1.InspectService.FindVulnerabilities:input_type -> slipway.inspect.v1.FindVulnerabilitiesRequest
+	13, // 34: slipway.inspect.v1.InspectService.ScanImage:input_type -> slipway.inspect.v1.ScanImageRequest
+	15, // 35: slipway.inspect.v1.InspectService.GetScannedSBOM:input_type -> slipway.inspect.v1.GetScannedSBOMRequest
+	19, // 36: slipway.inspect.v1.InspectService.GetVulnerabilityDatabase:input_type -> slipway.inspect.v1.GetVulnerabilityDatabaseRequest
+	17, // 37: slipway.inspect.v1.InspectService.GetServerVex:input_type -> slipway.inspect.v1.GetServerVexRequest
+	31, // 38: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	21, // 39: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	3,  // 40: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
+	6,  // 41: slipway.inspect.v1.InspectService.ListImagePackages:output_type -> slipway.inspect.v1.ListImagePackagesResponse
+	10, // 42: slipway.inspect.v1.InspectService.GetImageSBOM:output_type -> slipway.inspect.v1.GetImageSBOMResponse
+	12, // 43: slipway.inspect.v1.InspectService.FindVulnerabilities:output_type -> slipway.inspect.v1.FindVulnerabilitiesResponse
+	14, // 44: slipway.inspect.v1.InspectService.ScanImage:output_type -> slipway.inspect.v1.ScanImageResponse
+	16, // 45: slipway.inspect.v1.InspectService.GetScannedSBOM:output_type -> slipway.inspect.v1.GetScannedSBOMResponse
+	20, // 46: slipway.inspect.v1.InspectService.GetVulnerabilityDatabase:output_type -> slipway.inspect.v1.GetVulnerabilityDatabaseResponse
+	18, // 47: slipway.inspect.v1.InspectService.GetServerVex:output_type -> slipway.inspect.v1.GetServerVexResponse
+	33, // 48: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	39, // [39:49] is the sub-list for method output_type
+	29, // [29:39] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_slipway_inspect_v1_inspect_proto_init() }
@@ -2399,21 +3096,23 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[10].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[12].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[13].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[14].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[15].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[16].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[17].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[18].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[19].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[21].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[22].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[23].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[24].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[25].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[26].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[27].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[28].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[29].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_inspect_v1_inspect_proto_rawDesc), len(file_slipway_inspect_v1_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,11 +21,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InspectService_InspectImage_FullMethodName        = "/slipway.inspect.v1.InspectService/InspectImage"
-	InspectService_ListLayerFiles_FullMethodName      = "/slipway.inspect.v1.InspectService/ListLayerFiles"
-	InspectService_ListImagePackages_FullMethodName   = "/slipway.inspect.v1.InspectService/ListImagePackages"
-	InspectService_GetImageSBOM_FullMethodName        = "/slipway.inspect.v1.InspectService/GetImageSBOM"
-	InspectService_ValidateCredentials_FullMethodName = "/slipway.inspect.v1.InspectService/ValidateCredentials"
+	InspectService_InspectImage_FullMethodName             = "/slipway.inspect.v1.InspectService/InspectImage"
+	InspectService_ListLayerFiles_FullMethodName           = "/slipway.inspect.v1.InspectService/ListLayerFiles"
+	InspectService_ListImagePackages_FullMethodName        = "/slipway.inspect.v1.InspectService/ListImagePackages"
+	InspectService_GetImageSBOM_FullMethodName             = "/slipway.inspect.v1.InspectService/GetImageSBOM"
+	InspectService_FindVulnerabilities_FullMethodName      = "/slipway.inspect.v1.InspectService/FindVulnerabilities"
+	InspectService_ScanImage_FullMethodName                = "/slipway.inspect.v1.InspectService/ScanImage"
+	InspectService_GetScannedSBOM_FullMethodName           = "/slipway.inspect.v1.InspectService/GetScannedSBOM"
+	InspectService_GetVulnerabilityDatabase_FullMethodName = "/slipway.inspect.v1.InspectService/GetVulnerabilityDatabase"
+	InspectService_GetServerVex_FullMethodName             = "/slipway.inspect.v1.InspectService/GetServerVex"
+	InspectService_ValidateCredentials_FullMethodName      = "/slipway.inspect.v1.InspectService/ValidateCredentials"
 )
 
 // InspectServiceClient is the client API for InspectService service.
@@ -52,6 +57,19 @@ type InspectServiceClient interface {
 	// its layers. Equal images have equal documents. It counts as a pull, and as another one for
 	// each 100 MiB of a layer's compressed or uncompressed size if the layers are read.
 	GetImageSBOM(ctx context.Context, in *GetImageSBOMRequest, opts ...grpc.CallOption) (*GetImageSBOMResponse, error)
+	// FindVulnerabilities returns the known vulnerabilities of the packages of an image, which are those
+	// of its bill of materials. It costs as much as the bill of materials. UNIMPLEMENTED if the service
+	// has no database of vulnerabilities.
+	FindVulnerabilities(ctx context.Context, in *FindVulnerabilitiesRequest, opts ...grpc.CallOption) (*FindVulnerabilitiesResponse, error)
+	// ScanImage returns the known vulnerabilities of the image of a plan. Internal.
+	ScanImage(ctx context.Context, in *ScanImageRequest, opts ...grpc.CallOption) (*ScanImageResponse, error)
+	// GetScannedSBOM returns the bill of materials of the image of a plan. Internal.
+	GetScannedSBOM(ctx context.Context, in *GetScannedSBOMRequest, opts ...grpc.CallOption) (*GetScannedSBOMResponse, error)
+	// GetVulnerabilityDatabase returns the current database. UNIMPLEMENTED if none is configured,
+	// UNAVAILABLE if it is not loaded yet. Internal.
+	GetVulnerabilityDatabase(ctx context.Context, in *GetVulnerabilityDatabaseRequest, opts ...grpc.CallOption) (*GetVulnerabilityDatabaseResponse, error)
+	// GetServerVex returns the VEX documents of the server (scan_vex), which apply to all images. Internal.
+	GetServerVex(ctx context.Context, in *GetServerVexRequest, opts ...grpc.CallOption) (*GetServerVexResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
 }
@@ -104,6 +122,56 @@ func (c *inspectServiceClient) GetImageSBOM(ctx context.Context, in *GetImageSBO
 	return out, nil
 }
 
+func (c *inspectServiceClient) FindVulnerabilities(ctx context.Context, in *FindVulnerabilitiesRequest, opts ...grpc.CallOption) (*FindVulnerabilitiesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindVulnerabilitiesResponse)
+	err := c.cc.Invoke(ctx, InspectService_FindVulnerabilities_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectServiceClient) ScanImage(ctx context.Context, in *ScanImageRequest, opts ...grpc.CallOption) (*ScanImageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ScanImageResponse)
+	err := c.cc.Invoke(ctx, InspectService_ScanImage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectServiceClient) GetScannedSBOM(ctx context.Context, in *GetScannedSBOMRequest, opts ...grpc.CallOption) (*GetScannedSBOMResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetScannedSBOMResponse)
+	err := c.cc.Invoke(ctx, InspectService_GetScannedSBOM_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectServiceClient) GetVulnerabilityDatabase(ctx context.Context, in *GetVulnerabilityDatabaseRequest, opts ...grpc.CallOption) (*GetVulnerabilityDatabaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetVulnerabilityDatabaseResponse)
+	err := c.cc.Invoke(ctx, InspectService_GetVulnerabilityDatabase_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inspectServiceClient) GetServerVex(ctx context.Context, in *GetServerVexRequest, opts ...grpc.CallOption) (*GetServerVexResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetServerVexResponse)
+	err := c.cc.Invoke(ctx, InspectService_GetServerVex_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ValidateCredentialsResponse)
@@ -138,6 +206,19 @@ type InspectServiceServer interface {
 	// its layers. Equal images have equal documents. It counts as a pull, and as another one for
 	// each 100 MiB of a layer's compressed or uncompressed size if the layers are read.
 	GetImageSBOM(context.Context, *GetImageSBOMRequest) (*GetImageSBOMResponse, error)
+	// FindVulnerabilities returns the known vulnerabilities of the packages of an image, which are those
+	// of its bill of materials. It costs as much as the bill of materials. UNIMPLEMENTED if the service
+	// has no database of vulnerabilities.
+	FindVulnerabilities(context.Context, *FindVulnerabilitiesRequest) (*FindVulnerabilitiesResponse, error)
+	// ScanImage returns the known vulnerabilities of the image of a plan. Internal.
+	ScanImage(context.Context, *ScanImageRequest) (*ScanImageResponse, error)
+	// GetScannedSBOM returns the bill of materials of the image of a plan. Internal.
+	GetScannedSBOM(context.Context, *GetScannedSBOMRequest) (*GetScannedSBOMResponse, error)
+	// GetVulnerabilityDatabase returns the current database. UNIMPLEMENTED if none is configured,
+	// UNAVAILABLE if it is not loaded yet. Internal.
+	GetVulnerabilityDatabase(context.Context, *GetVulnerabilityDatabaseRequest) (*GetVulnerabilityDatabaseResponse, error)
+	// GetServerVex returns the VEX documents of the server (scan_vex), which apply to all images. Internal.
+	GetServerVex(context.Context, *GetServerVexRequest) (*GetServerVexResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)
 	mustEmbedUnimplementedInspectServiceServer()
@@ -161,6 +242,21 @@ func (UnimplementedInspectServiceServer) ListImagePackages(context.Context, *Lis
 }
 func (UnimplementedInspectServiceServer) GetImageSBOM(context.Context, *GetImageSBOMRequest) (*GetImageSBOMResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetImageSBOM not implemented")
+}
+func (UnimplementedInspectServiceServer) FindVulnerabilities(context.Context, *FindVulnerabilitiesRequest) (*FindVulnerabilitiesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindVulnerabilities not implemented")
+}
+func (UnimplementedInspectServiceServer) ScanImage(context.Context, *ScanImageRequest) (*ScanImageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ScanImage not implemented")
+}
+func (UnimplementedInspectServiceServer) GetScannedSBOM(context.Context, *GetScannedSBOMRequest) (*GetScannedSBOMResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetScannedSBOM not implemented")
+}
+func (UnimplementedInspectServiceServer) GetVulnerabilityDatabase(context.Context, *GetVulnerabilityDatabaseRequest) (*GetVulnerabilityDatabaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetVulnerabilityDatabase not implemented")
+}
+func (UnimplementedInspectServiceServer) GetServerVex(context.Context, *GetServerVexRequest) (*GetServerVexResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetServerVex not implemented")
 }
 func (UnimplementedInspectServiceServer) ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateCredentials not implemented")
@@ -258,6 +354,96 @@ func _InspectService_GetImageSBOM_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InspectService_FindVulnerabilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindVulnerabilitiesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).FindVulnerabilities(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_FindVulnerabilities_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).FindVulnerabilities(ctx, req.(*FindVulnerabilitiesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InspectService_ScanImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ScanImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).ScanImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_ScanImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).ScanImage(ctx, req.(*ScanImageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InspectService_GetScannedSBOM_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetScannedSBOMRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).GetScannedSBOM(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_GetScannedSBOM_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).GetScannedSBOM(ctx, req.(*GetScannedSBOMRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InspectService_GetVulnerabilityDatabase_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetVulnerabilityDatabaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).GetVulnerabilityDatabase(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_GetVulnerabilityDatabase_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).GetVulnerabilityDatabase(ctx, req.(*GetVulnerabilityDatabaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _InspectService_GetServerVex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetServerVexRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).GetServerVex(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_GetServerVex_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).GetServerVex(ctx, req.(*GetServerVexRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InspectService_ValidateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ValidateCredentialsRequest)
 	if err := dec(in); err != nil {
@@ -298,6 +484,26 @@ var InspectService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetImageSBOM",
 			Handler:    _InspectService_GetImageSBOM_Handler,
+		},
+		{
+			MethodName: "FindVulnerabilities",
+			Handler:    _InspectService_FindVulnerabilities_Handler,
+		},
+		{
+			MethodName: "ScanImage",
+			Handler:    _InspectService_ScanImage_Handler,
+		},
+		{
+			MethodName: "GetScannedSBOM",
+			Handler:    _InspectService_GetScannedSBOM_Handler,
+		},
+		{
+			MethodName: "GetVulnerabilityDatabase",
+			Handler:    _InspectService_GetVulnerabilityDatabase_Handler,
+		},
+		{
+			MethodName: "GetServerVex",
+			Handler:    _InspectService_GetServerVex_Handler,
 		},
 		{
 			MethodName: "ValidateCredentials",

@@ -1078,6 +1078,171 @@ func (x *AppliedLimit) GetValue() string {
 	return ""
 }
 
+// GetVexRequest names a user.
+type GetVexRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The user.
+	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The version that the caller has; empty for none.
+	KnownVersion  string `protobuf:"bytes,2,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVexRequest) Reset() {
+	*x = GetVexRequest{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVexRequest) ProtoMessage() {}
+
+func (x *GetVexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVexRequest.ProtoReflect.Descriptor instead.
+func (*GetVexRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetVexRequest) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *GetVexRequest) GetKnownVersion() string {
+	if x != nil {
+		return x.KnownVersion
+	}
+	return ""
+}
+
+// GetVexResponse has the documents that apply.
+type GetVexResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Equal for equal documents.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Empty if version is the known one.
+	Documents     []*AppliedVex `protobuf:"bytes,2,rep,name=documents,proto3" json:"documents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetVexResponse) Reset() {
+	*x = GetVexResponse{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetVexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetVexResponse) ProtoMessage() {}
+
+func (x *GetVexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetVexResponse.ProtoReflect.Descriptor instead.
+func (*GetVexResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *GetVexResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetVexResponse) GetDocuments() []*AppliedVex {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+// AppliedVex is an OpenVEX document.
+type AppliedVex struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How results mention it, e.g. "user/site".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The document; valid JSON.
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedVex) Reset() {
+	*x = AppliedVex{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedVex) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedVex) ProtoMessage() {}
+
+func (x *AppliedVex) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedVex.ProtoReflect.Descriptor instead.
+func (*AppliedVex) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *AppliedVex) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AppliedVex) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 var File_slipway_platform_v1_access_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_access_proto_rawDesc = "" +
@@ -1164,14 +1329,25 @@ const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\x02of\x18\x01 \x01(\tR\x02of\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05value\x18\x04 \x01(\tR\x05value2\xe7\x04\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value\"o\n" +
+	"\rGetVexRequest\x129\n" +
+	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12#\n" +
+	"\rknown_version\x18\x02 \x01(\tR\fknownVersion\"i\n" +
+	"\x0eGetVexResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12=\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x1f.slipway.platform.v1.AppliedVexR\tdocuments\":\n" +
+	"\n" +
+	"AppliedVex\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\acontent\x18\x02 \x01(\tR\acontent2\xba\x05\n" +
 	"\rAccessService\x12Z\n" +
 	"\tAuthorize\x12%.slipway.platform.v1.AuthorizeRequest\x1a&.slipway.platform.v1.AuthorizeResponse\x12i\n" +
 	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12`\n" +
 	"\vGetRunState\x12'.slipway.platform.v1.GetRunStateRequest\x1a(.slipway.platform.v1.GetRunStateResponse\x12Z\n" +
 	"\tGetLimits\x12%.slipway.platform.v1.GetLimitsRequest\x1a&.slipway.platform.v1.GetLimitsResponse\x12i\n" +
 	"\x0eAuthorizeUsage\x12*.slipway.platform.v1.AuthorizeUsageRequest\x1a+.slipway.platform.v1.AuthorizeUsageResponse\x12f\n" +
-	"\rDescribeNames\x12).slipway.platform.v1.DescribeNamesRequest\x1a*.slipway.platform.v1.DescribeNamesResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\rDescribeNames\x12).slipway.platform.v1.DescribeNamesRequest\x1a*.slipway.platform.v1.DescribeNamesResponse\x12Q\n" +
+	"\x06GetVex\x12\".slipway.platform.v1.GetVexRequest\x1a#.slipway.platform.v1.GetVexResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_access_proto_rawDescOnce sync.Once
@@ -1185,7 +1361,7 @@ func file_slipway_platform_v1_access_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_access_proto_rawDescData
 }
 
-var file_slipway_platform_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_slipway_platform_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_slipway_platform_v1_access_proto_goTypes = []any{
 	(*Identity)(nil),               // 0: slipway.platform.v1.Identity
 	(*AuthorizeRequest)(nil),       // 1: slipway.platform.v1.AuthorizeRequest
@@ -1203,9 +1379,12 @@ var file_slipway_platform_v1_access_proto_goTypes = []any{
 	(*GetLimitsRequest)(nil),       // 13: slipway.platform.v1.GetLimitsRequest
 	(*GetLimitsResponse)(nil),      // 14: slipway.platform.v1.GetLimitsResponse
 	(*AppliedLimit)(nil),           // 15: slipway.platform.v1.AppliedLimit
-	nil,                            // 16: slipway.platform.v1.DescribeNamesResponse.UsersEntry
-	nil,                            // 17: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
-	nil,                            // 18: slipway.platform.v1.DescribeNamesResponse.OrgsEntry
+	(*GetVexRequest)(nil),          // 16: slipway.platform.v1.GetVexRequest
+	(*GetVexResponse)(nil),         // 17: slipway.platform.v1.GetVexResponse
+	(*AppliedVex)(nil),             // 18: slipway.platform.v1.AppliedVex
+	nil,                            // 19: slipway.platform.v1.DescribeNamesResponse.UsersEntry
+	nil,                            // 20: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
+	nil,                            // 21: slipway.platform.v1.DescribeNamesResponse.OrgsEntry
 }
 var file_slipway_platform_v1_access_proto_depIdxs = []int32{
 	0,  // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
@@ -1213,28 +1392,32 @@ var file_slipway_platform_v1_access_proto_depIdxs = []int32{
 	12, // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
 	0,  // 3: slipway.platform.v1.GetRunStateRequest.identity:type_name -> slipway.platform.v1.Identity
 	0,  // 4: slipway.platform.v1.AuthorizeUsageResponse.identity:type_name -> slipway.platform.v1.Identity
-	16, // 5: slipway.platform.v1.DescribeNamesResponse.users:type_name -> slipway.platform.v1.DescribeNamesResponse.UsersEntry
-	17, // 6: slipway.platform.v1.DescribeNamesResponse.workspaces:type_name -> slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
-	18, // 7: slipway.platform.v1.DescribeNamesResponse.orgs:type_name -> slipway.platform.v1.DescribeNamesResponse.OrgsEntry
+	19, // 5: slipway.platform.v1.DescribeNamesResponse.users:type_name -> slipway.platform.v1.DescribeNamesResponse.UsersEntry
+	20, // 6: slipway.platform.v1.DescribeNamesResponse.workspaces:type_name -> slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
+	21, // 7: slipway.platform.v1.DescribeNamesResponse.orgs:type_name -> slipway.platform.v1.DescribeNamesResponse.OrgsEntry
 	15, // 8: slipway.platform.v1.GetLimitsResponse.limits:type_name -> slipway.platform.v1.AppliedLimit
-	11, // 9: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry.value:type_name -> slipway.platform.v1.WorkspaceName
-	1,  // 10: slipway.platform.v1.AccessService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
-	3,  // 11: slipway.platform.v1.AccessService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
-	5,  // 12: slipway.platform.v1.AccessService.GetRunState:input_type -> slipway.platform.v1.GetRunStateRequest
-	13, // 13: slipway.platform.v1.AccessService.GetLimits:input_type -> slipway.platform.v1.GetLimitsRequest
-	7,  // 14: slipway.platform.v1.AccessService.AuthorizeUsage:input_type -> slipway.platform.v1.AuthorizeUsageRequest
-	9,  // 15: slipway.platform.v1.AccessService.DescribeNames:input_type -> slipway.platform.v1.DescribeNamesRequest
-	2,  // 16: slipway.platform.v1.AccessService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
-	4,  // 17: slipway.platform.v1.AccessService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
-	6,  // 18: slipway.platform.v1.AccessService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
-	14, // 19: slipway.platform.v1.AccessService.GetLimits:output_type -> slipway.platform.v1.GetLimitsResponse
-	8,  // 20: slipway.platform.v1.AccessService.AuthorizeUsage:output_type -> slipway.platform.v1.AuthorizeUsageResponse
-	10, // 21: slipway.platform.v1.AccessService.DescribeNames:output_type -> slipway.platform.v1.DescribeNamesResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	0,  // 9: slipway.platform.v1.GetVexRequest.identity:type_name -> slipway.platform.v1.Identity
+	18, // 10: slipway.platform.v1.GetVexResponse.documents:type_name -> slipway.platform.v1.AppliedVex
+	11, // 11: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry.value:type_name -> slipway.platform.v1.WorkspaceName
+	1,  // 12: slipway.platform.v1.AccessService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
+	3,  // 13: slipway.platform.v1.AccessService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
+	5,  // 14: slipway.platform.v1.AccessService.GetRunState:input_type -> slipway.platform.v1.GetRunStateRequest
+	13, // 15: slipway.platform.v1.AccessService.GetLimits:input_type -> slipway.platform.v1.GetLimitsRequest
+	7,  // 16: slipway.platform.v1.AccessService.AuthorizeUsage:input_type -> slipway.platform.v1.AuthorizeUsageRequest
+	9,  // 17: slipway.platform.v1.AccessService.DescribeNames:input_type -> slipway.platform.v1.DescribeNamesRequest
+	16, // 18: slipway.platform.v1.AccessService.GetVex:input_type -> slipway.platform.v1.GetVexRequest
+	2,  // 19: slipway.platform.v1.AccessService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
+	4,  // 20: slipway.platform.v1.AccessService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
+	6,  // 21: slipway.platform.v1.AccessService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
+	14, // 22: slipway.platform.v1.AccessService.GetLimits:output_type -> slipway.platform.v1.GetLimitsResponse
+	8,  // 23: slipway.platform.v1.AccessService.AuthorizeUsage:output_type -> slipway.platform.v1.AuthorizeUsageResponse
+	10, // 24: slipway.platform.v1.AccessService.DescribeNames:output_type -> slipway.platform.v1.DescribeNamesResponse
+	17, // 25: slipway.platform.v1.AccessService.GetVex:output_type -> slipway.platform.v1.GetVexResponse
+	19, // [19:26] is the sub-list for method output_type
+	12, // [12:19] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_access_proto_init() }
@@ -1248,7 +1431,7 @@ func file_slipway_platform_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_access_proto_rawDesc), len(file_slipway_platform_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	AccessService_GetLimits_FullMethodName      = "/slipway.platform.v1.AccessService/GetLimits"
 	AccessService_AuthorizeUsage_FullMethodName = "/slipway.platform.v1.AccessService/AuthorizeUsage"
 	AccessService_DescribeNames_FullMethodName  = "/slipway.platform.v1.AccessService/DescribeNames"
+	AccessService_GetVex_FullMethodName         = "/slipway.platform.v1.AccessService/GetVex"
 )
 
 // AccessServiceClient is the client API for AccessService service.
@@ -62,6 +63,10 @@ type AccessServiceClient interface {
 	// missing in the response, which is not an error. INVALID_ARGUMENT for more than 1000 ids of a
 	// kind.
 	DescribeNames(ctx context.Context, in *DescribeNamesRequest, opts ...grpc.CallOption) (*DescribeNamesResponse, error)
+	// GetVex returns the VEX documents that apply to the scans of a user: those of the organisation of
+	// the workspace, or of a robot, and then the user's own. A workspace in which the user has no role has none, and
+	// neither have users of other platforms.
+	GetVex(ctx context.Context, in *GetVexRequest, opts ...grpc.CallOption) (*GetVexResponse, error)
 }
 
 type accessServiceClient struct {
@@ -132,6 +137,16 @@ func (c *accessServiceClient) DescribeNames(ctx context.Context, in *DescribeNam
 	return out, nil
 }
 
+func (c *accessServiceClient) GetVex(ctx context.Context, in *GetVexRequest, opts ...grpc.CallOption) (*GetVexResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetVexResponse)
+	err := c.cc.Invoke(ctx, AccessService_GetVex_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccessServiceServer is the server API for AccessService service.
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
@@ -165,6 +180,10 @@ type AccessServiceServer interface {
 	// missing in the response, which is not an error. INVALID_ARGUMENT for more than 1000 ids of a
 	// kind.
 	DescribeNames(context.Context, *DescribeNamesRequest) (*DescribeNamesResponse, error)
+	// GetVex returns the VEX documents that apply to the scans of a user: those of the organisation of
+	// the workspace, or of a robot, and then the user's own. A workspace in which the user has no role has none, and
+	// neither have users of other platforms.
+	GetVex(context.Context, *GetVexRequest) (*GetVexResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }
 
@@ -192,6 +211,9 @@ func (UnimplementedAccessServiceServer) AuthorizeUsage(context.Context, *Authori
 }
 func (UnimplementedAccessServiceServer) DescribeNames(context.Context, *DescribeNamesRequest) (*DescribeNamesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeNames not implemented")
+}
+func (UnimplementedAccessServiceServer) GetVex(context.Context, *GetVexRequest) (*GetVexResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetVex not implemented")
 }
 func (UnimplementedAccessServiceServer) mustEmbedUnimplementedAccessServiceServer() {}
 func (UnimplementedAccessServiceServer) testEmbeddedByValue()                       {}
@@ -322,6 +344,24 @@ func _AccessService_DescribeNames_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_GetVex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetVexRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).GetVex(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_GetVex_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).GetVex(ctx, req.(*GetVexRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccessService_ServiceDesc is the grpc.ServiceDesc for AccessService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -352,6 +392,10 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeNames",
 			Handler:    _AccessService_DescribeNames_Handler,
+		},
+		{
+			MethodName: "GetVex",
+			Handler:    _AccessService_GetVex_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -21,7 +21,7 @@ import (
 
 // eventNames are the types of events that `--event` completes.
 func eventNames() []string {
-	return []string{"build.*", "build.started", "build.succeeded", "build.failed", "mirror.*", "mirror.started", "mirror.succeeded", "mirror.failed", "container.*", "container.ready", "container.failed", "webhook.disabled"}
+	return []string{"build.*", "build.started", "build.succeeded", "build.failed", "build.verified", "build.verification_failed", "mirror.*", "mirror.started", "mirror.succeeded", "mirror.failed", "container.*", "container.ready", "container.failed", "container.patched", "container.scanned", "webhook.disabled"}
 }
 
 // Webhooks returns `slipway webhooks`.

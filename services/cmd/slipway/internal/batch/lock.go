@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -172,7 +173,9 @@ func ofLock(defaults *containerv1.ContainerRequest) *containerv1.ContainerReques
 }
 
 // unlockable matches what the lock of a build does not have: packages of PyPI, and variables.
-var unlockable = regexp.MustCompile(`(?m)^\s*-?\s*["']?pip["']?\s*:|^variables\s*:|pypi-dependencies|^\s*\[[^]]*activation`)
+var unlockable = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^\s*-?\s*["']?pip["']?\s*:|^variables\s*:|pypi-dependencies|^\s*\[[^]]*activation`)
+})
 
 // isLockable reports whether the lock of a build has everything that its request describes. R packages
 // may be built from source, and an image of other requests is recorded by its digest only.
@@ -188,7 +191,7 @@ func isLockable(r *containerv1.ContainerRequest) bool {
 	if err != nil {
 		raw, err = base64.URLEncoding.DecodeString(text)
 	}
-	return err == nil && !unlockable.Match(raw)
+	return err == nil && !unlockable().Match(raw)
 }
 
 // apply returns the request for the packages and the image that a record has.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -192,11 +193,13 @@ func (f *LockedFlags) record(r *run, found []locked) error {
 	return now.write(f.lock)
 }
 
-var imageText = regexp.MustCompile(`^[A-Za-z0-9._:/@\[\]-]+$`)
+var imageText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9._:/@\[\]-]+$`)
+})
 
 // IsImageText reports whether a text has only characters of the names of images and registries, so
 // that it can be written between quotes into a program.
-func IsImageText(s string) bool { return imageText.MatchString(s) }
+func IsImageText(s string) bool { return imageText().MatchString(s) }
 
 // checkName returns an error if a name is not that of an image in a repository: it becomes a part of
 // a program, and neither the server nor the lock file is trusted with that.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -179,9 +180,11 @@ func fileEntry(path string) entry {
 
 // environment matches the lines by which environment files, manifests and locks of Conda packages
 // are known.
-var environment = regexp.MustCompile(`(?m)^(dependencies|channels|packages|package|environments|metadata|name|version|prefix)[ \t]*:|^@EXPLICIT[ \t]*\r?$|^\[[a-zA-Z"]`)
+var environment = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^(dependencies|channels|packages|package|environments|metadata|name|version|prefix)[ \t]*:|^@EXPLICIT[ \t]*\r?$|^\[[a-zA-Z"]`)
+})
 
-func isEnvironment(text []byte) bool { return environment.Match(text) }
+func isEnvironment(text []byte) bool { return environment().Match(text) }
 
 // environmentRequest returns the request for an environment file or a lock.
 func environmentRequest(text []byte) *containerv1.ContainerRequest {

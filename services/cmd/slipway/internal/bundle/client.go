@@ -18,16 +18,17 @@ import (
 )
 
 // NewClient returns a client of one registry for other commands. It uses plain HTTP for a registry on this
-// machine, for those in plain, and for the registry of a server with that scheme; server may be nil.
-func NewClient(version string, server *url.URL, registry string, plain []string) *regclient.RegClient {
+// machine, for those in plain, and for the registry of a server with that scheme; server may be nil. The options
+// are further ones of the client.
+func NewClient(version string, server *url.URL, registry string, plain []string, options ...regclient.Opt) *regclient.RegClient {
 	return newClient(version, []string{registry}, func(name string) bool {
 		return isLoopback(name) || slices.Contains(plain, name) || server != nil && server.Scheme == "http" && server.Host == name
-	})
+	}, options...)
 }
 
 // newClient returns a client of registries with the logins of docker. It uses plain HTTP for those for which
 // isPlain returns true.
-func newClient(version string, registries []string, isPlain func(registry string) bool) *regclient.RegClient {
+func newClient(version string, registries []string, isPlain func(registry string) bool, options ...regclient.Opt) *regclient.RegClient {
 	var hosts []config.Host
 	for _, name := range registries {
 		if h := config.HostNewName(name); isPlain(name) {
@@ -35,11 +36,11 @@ func newClient(version string, registries []string, isPlain func(registry string
 			hosts = append(hosts, *h)
 		}
 	}
-	return regclient.New(
+	return regclient.New(append([]regclient.Opt{
 		regclient.WithDockerCreds(), regclient.WithConfigHost(hosts...), // later options take precedence, and those of a login require TLS
-		regclient.WithDockerCerts(), regclient.WithUserAgent("slipway/"+version), regclient.WithSlog(slog.New(slog.DiscardHandler)),
+		regclient.WithDockerCerts(), regclient.WithUserAgent("slipway/" + version), regclient.WithSlog(slog.New(slog.DiscardHandler)),
 		regclient.WithRegOpts(reg.WithManifestMax(limits.Document, limits.Document)),
-	)
+	}, options...)...)
 }
 
 // isLoopback reports whether a registry is on this machine.

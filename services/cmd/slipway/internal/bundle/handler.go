@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -30,7 +31,9 @@ func newHandler(c *content) *handler {
 }
 
 // route matches the paths of the specification: the repository, the kind, and the reference.
-var route = regexp.MustCompile(`^/v2/([a-z0-9._/-]+)/(manifests|blobs|tags|referrers)/([A-Za-z0-9_][A-Za-z0-9._:+-]{0,200})$`)
+var route = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^/v2/([a-z0-9._/-]+)/(manifests|blobs|tags|referrers)/([A-Za-z0-9_][A-Za-z0-9._:+-]{0,200})$`)
+})
 
 // ServeHTTP implements the endpoints for pulls.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +52,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.catalog(w)
 		return
 	}
-	parts := route.FindStringSubmatch(r.URL.Path)
+	parts := route().FindStringSubmatch(r.URL.Path)
 	if parts == nil {
 		fail(w, http.StatusNotFound, "NAME_UNKNOWN", "the path is not one of a registry")
 		return
@@ -77,7 +80,7 @@ func (h *handler) repository(path string) *repository {
 	if r := h.repos[path]; r != nil {
 		return r
 	}
-	return h.repos[token.ReplaceAllString(path, "")]
+	return h.repos[token().ReplaceAllString(path, "")]
 }
 
 func (h *handler) manifest(w http.ResponseWriter, repo *repository, reference string) {

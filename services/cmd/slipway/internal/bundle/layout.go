@@ -168,7 +168,9 @@ func (l *layout) close() {
 		l.tar.close()
 	}
 	if l.lock != nil {
-		_ = l.lock.Close()
+		// Closing alone would leave it locked while a child process is being started, which has the
+		// descriptor until then.
+		_ = errors.Join(syscall.Flock(int(l.lock.Fd()), syscall.LOCK_UN), l.lock.Close())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/regclient/regclient/types/ref"
 
@@ -21,7 +22,9 @@ type name struct {
 }
 
 // token matches the part of a repository that a server of Slipway adds to a name that it issues.
-var token = regexp.MustCompile(`^wt/[A-Za-z0-9_-]+/`)
+var token = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^wt/[A-Za-z0-9_-]+/`)
+})
 
 // parseName parses the name of an image. A name without a registry is one of Docker Hub, and one
 // without a tag has the tag latest.
@@ -49,7 +52,7 @@ func (n name) reference() string {
 
 // withoutToken returns the name of an image that is the same for all requests.
 func (n name) withoutToken() name {
-	n.repository = token.ReplaceAllString(n.repository, "")
+	n.repository = token().ReplaceAllString(n.repository, "")
 	n.full = n.registry + "/" + n.repository + n.reference()
 	return n
 }

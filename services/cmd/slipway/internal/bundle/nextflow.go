@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -17,7 +18,9 @@ import (
 )
 
 // processName matches the names of processes that a selector of Nextflow can have.
-var processName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_:]{0,999}$`)
+var processName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_:]{0,999}$`)
+})
 
 // An engine is the program that runs the containers of a configuration of Nextflow.
 type engine string
@@ -91,7 +94,7 @@ func (c *content) containers(nameOf map[string]string, e engine) (processes map[
 			to, isSif := nameOf[one.Image], one.Format == formatSif
 			switch {
 			case to == "" || !batch.IsImageText(to):
-			case one.Process && processName.MatchString(one.Name):
+			case one.Process && processName().MatchString(one.Name):
 				p := processes[one.Name]
 				if p == nil {
 					p = &container{sifs: map[digest.Digest]string{}}

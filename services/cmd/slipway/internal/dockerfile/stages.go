@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
@@ -18,8 +19,12 @@ type instruction struct {
 }
 
 var (
-	heredocs  = regexp.MustCompile(`<<-?["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
-	stageName = regexp.MustCompile(`(?i)\sAS\s+(\S+)\s*$`)
+	heredocs = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`<<-?["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
+	})
+	stageName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)\sAS\s+(\S+)\s*$`)
+	})
 )
 
 // readDockerfile finds the instructions of a Dockerfile, to locate its stages. An
@@ -51,7 +56,7 @@ func readDockerfile(lines []string) []instruction {
 
 // endOfHeredocs returns the line after the here-documents that begin in lines [from, to).
 func endOfHeredocs(lines []string, from, to int) int {
-	for _, m := range heredocs.FindAllStringSubmatch(strings.Join(lines[from:to], "\n"), -1) {
+	for _, m := range heredocs().FindAllStringSubmatch(strings.Join(lines[from:to], "\n"), -1) {
 		for at := to; at < len(lines); at++ {
 			if strings.Trim(lines[at], "\t\r") == m[1] {
 				to = at + 1
@@ -77,7 +82,7 @@ func UntilStage(text, target string) (string, error) {
 		}
 		number++
 		name := strconv.Itoa(number)
-		if m := stageName.FindStringSubmatch(in.rest); m != nil {
+		if m := stageName().FindStringSubmatch(in.rest); m != nil {
 			name = m[1]
 		}
 		names = append(names, name)
@@ -115,15 +120,17 @@ func WithArguments(text string, values map[string]string) (string, error) {
 }
 
 // argument matches a name with an optional default, which may be quoted.
-var argument = regexp.MustCompile(`(^|\s)([A-Za-z_][A-Za-z0-9_]*)(?:=("(?:[^"\\]|\\.)*"|'[^']*'|(?:[^\s"'\\]|\\.)*))?`)
+var argument = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(^|\s)([A-Za-z_][A-Za-z0-9_]*)(?:=("(?:[^"\\]|\\.)*"|'[^']*'|(?:[^\s"'\\]|\\.)*))?`)
+})
 
 func setArguments(line string, values map[string]string, asked map[string]bool) string {
 	keyword, rest := "", line
 	if m := regexp.MustCompile(`^\s*(?i:ARG)\s`).FindString(line); m != "" {
 		keyword, rest = m, line[len(m):]
 	}
-	return keyword + argument.ReplaceAllStringFunc(rest, func(found string) string {
-		m := argument.FindStringSubmatch(found)
+	return keyword + argument().ReplaceAllStringFunc(rest, func(found string) string {
+		m := argument().FindStringSubmatch(found)
 		value, ok := values[m[2]]
 		if !ok {
 			return found

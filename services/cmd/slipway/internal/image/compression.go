@@ -14,10 +14,17 @@ import (
 // and level.
 type compression struct{ as *containerv1.Compression } // nil for the default
 
+// chunkedMode is the only mode with a colon.
+const chunkedMode = "zstd:chunked"
+
 // Set parses the flag.
 func (c *compression) Set(s string) error {
 	rest, force := strings.CutSuffix(s, ",force")
 	mode, text, levelled := strings.Cut(rest, ":")
+	if after, ok := strings.CutPrefix(rest, chunkedMode); ok && (after == "" || after[0] == ':') {
+		mode, levelled = chunkedMode, after != ""
+		text = strings.TrimPrefix(after, ":")
+	}
 	out := &containerv1.Compression{Mode: mode, Force: force}
 	if levelled {
 		level, err := strconv.ParseInt(text, 10, 32)

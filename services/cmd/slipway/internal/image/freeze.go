@@ -20,6 +20,7 @@ import (
 // to wait for it.
 type frozenFlags struct {
 	freeze     string
+	soci       bool
 	sif, await bool
 	progress   string // "auto", "plain" or "tty"
 }
@@ -33,6 +34,7 @@ func (f *frozenFlags) add(cmd *cobra.Command) {
 func (f *frozenFlags) addFreeze(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	usage.CompleteFlag(cmd, "freeze")
+	cmd.Flags().BoolVar(&f.soci, "soci", false, "Add a SOCI index to an image that is built or frozen, so that engines with the SOCI snapshotter start it before it is downloaded.")
 }
 
 // addWait adds the flags of the format, and of the wait for the image.
@@ -62,7 +64,10 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	if f.freeze != "" {
 		req.BuildRepository, req.Freeze = f.freeze, true
 	}
-	if f.sif {
+	if f.sif && f.soci {
+		return usage.Errorf("--sif and --soci exclude each other: a Singularity image is one file")
+	}
+	if req.Soci = f.soci; f.sif {
 		req.Format = "sif"
 	}
 	return nil

@@ -25,6 +25,7 @@ type imageFlags struct {
 	workdir    string
 	platform   string
 	workspace  *string
+	scan       scanFlags
 	Output     *output.Format
 }
 
@@ -78,6 +79,7 @@ func (f *imageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags.StringArrayVar(&f.cmd, "cmd", nil, "One `element` of the default arguments instead of the image's own; repeated for each.")
 	flags.StringVar(&f.workdir, "workdir", "", "The `directory` to start in instead of the image's own.")
 	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
+	f.scan.add(cmd)
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
 	f.Output = output.Flag(cmd)
 	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
@@ -110,6 +112,9 @@ func (f *imageFlags) run(cmd *cobra.Command, s *session.Settings, frozen *frozen
 // fill sets the fields of a request from the flags.
 func (f *imageFlags) fill(cmd *cobra.Command, s *session.Settings, c *session.Client, req *containerv1.ContainerRequest) error {
 	req.ContainerPlatform, req.ContainerIncludes = f.platform, f.includes
+	if err := f.scan.fill(req); err != nil {
+		return err
+	}
 	workspace, err := c.Workspace(cmd.Context(), *f.workspace)
 	if err != nil {
 		return err

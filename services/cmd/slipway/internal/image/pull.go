@@ -12,6 +12,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,9 @@ func (d *download) run(ctx context.Context) error {
 	return os.Rename(part, d.file)
 }
 
-var etagForm = regexp.MustCompile(`^"sha256:([0-9a-f]{64})"$`)
+var etagForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^"sha256:([0-9a-f]{64})"$`)
+})
 
 // describe requests the file's size and digest.
 func (d *download) describe(ctx context.Context) error {
@@ -132,7 +135,7 @@ func (d *download) describe(ctx context.Context) error {
 	if res.StatusCode != http.StatusOK {
 		return d.refused(ctx)
 	}
-	tag := etagForm.FindStringSubmatch(res.Header.Get("Etag"))
+	tag := etagForm().FindStringSubmatch(res.Header.Get("Etag"))
 	if tag == nil || res.ContentLength < 0 {
 		return errors.New("the server does not answer like a Slipway server; check --server")
 	}

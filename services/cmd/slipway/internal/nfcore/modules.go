@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Bounds of the modules.
@@ -31,7 +32,9 @@ type module struct {
 }
 
 // processHead matches the beginning of a process.
-var processHead = regexp.MustCompile(`(?m)^[ \t]*process[ \t]+([A-Za-z_]\w{0,199})[ \t]*\{`)
+var processHead = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]*process[ \t]+([A-Za-z_]\w{0,199})[ \t]*\{`)
+})
 
 // findModules returns the processes of all folders with a main.nf and an environment file, by name.
 // problems are environment files without a process.
@@ -114,7 +117,7 @@ func processes(path string) ([]string, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	var out []string
-	for _, m := range processHead.FindAllSubmatch(raw, -1) {
+	for _, m := range processHead().FindAllSubmatch(raw, -1) {
 		out = append(out, string(m[1]))
 	}
 	if out == nil {

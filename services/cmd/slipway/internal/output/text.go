@@ -3,16 +3,19 @@ package output
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // control matches terminal control sequences.
-var control = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
+var control = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
+})
 
 // PlainText returns a line of a log without terminal control sequences.
 func PlainText(s string) string {
-	s = control.ReplaceAllString(s, "")
+	s = control().ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
 			return r
@@ -23,7 +26,7 @@ func PlainText(s string) string {
 
 // Printable removes terminal control sequences and replaces invisible characters.
 func Printable(s string) string {
-	s = control.ReplaceAllString(s, "")
+	s = control().ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsPrint(r):

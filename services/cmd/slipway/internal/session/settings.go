@@ -83,6 +83,19 @@ func (s *Settings) Client() (*Client, error) {
 	return s.clientOf(base, token), nil
 }
 
+// ServerURL returns the URL of the server that the settings name; "" if it is invalid, which Client reports.
+func (s *Settings) ServerURL() string {
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return ""
+	}
+	base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+	if err != nil {
+		return ""
+	}
+	return base.String()
+}
+
 // WithClient returns a command's function that uses a client.
 func (s *Settings) WithClient(run func(cmd *cobra.Command, c *Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

@@ -7,6 +7,7 @@ package snakemake
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // A snakefile is a Snakefile that was read.
@@ -55,11 +56,21 @@ type statement struct {
 }
 
 var (
-	ruleHead      = regexp.MustCompile(`^(?:rule|checkpoint)\b[ \t]*(\w*)[ \t]*:[ \t]*$`)
-	useHead       = regexp.MustCompile(`^use[ \t]+rule[ \t]+([\w*][\w*, \t]*?)(?:[ \t]+from[ \t]+\w+)?(?:[ \t]+as[ \t]+([\w*]+))?[ \t]+with[ \t]*:[ \t]*$`)
-	otherHead     = regexp.MustCompile(`^(?:(?:rule|checkpoint)\b[^=(]*?:|use[ \t]+rule\b.*\bwith\b)(?s:.*)\bconda[ \t]*:`)
-	directiveHead = regexp.MustCompile(`^(conda|container|singularity)[ \t]*:`)
-	includeHead   = regexp.MustCompile(`^include[ \t]*:`)
+	ruleHead = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:rule|checkpoint)\b[ \t]*(\w*)[ \t]*:[ \t]*$`)
+	})
+	useHead = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^use[ \t]+rule[ \t]+([\w*][\w*, \t]*?)(?:[ \t]+from[ \t]+\w+)?(?:[ \t]+as[ \t]+([\w*]+))?[ \t]+with[ \t]*:[ \t]*$`)
+	})
+	otherHead = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:(?:rule|checkpoint)\b[^=(]*?:|use[ \t]+rule\b.*\bwith\b)(?s:.*)\bconda[ \t]*:`)
+	})
+	directiveHead = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(conda|container|singularity)[ \t]*:`)
+	})
+	includeHead = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^include[ \t]*:`)
+	})
 )
 
 // parse reads a Snakefile. It understands as much of the language as is needed to find rules with
@@ -70,13 +81,13 @@ func parse(path, text string) *snakefile {
 	all, f.unfinished = statements(f.lines)
 	for i := 0; i < len(all); i++ {
 		s := all[i]
-		if includeHead.MatchString(s.text) {
+		if includeHead().MatchString(s.text) {
 			f.includes = append(f.includes, value(all, i))
 			continue
 		}
 		name, ok := ruleName(s.text)
 		if !ok {
-			if otherHead.MatchString(s.text) {
+			if otherHead().MatchString(s.text) {
 				f.unread = append(f.unread, s.from)
 			}
 			continue
@@ -98,7 +109,7 @@ func (r *rule) read(head string, body []statement) (hasConda bool) {
 		if j == 0 {
 			r.indent = d.indent
 		}
-		m := directiveHead.FindStringSubmatch(d.text)
+		m := directiveHead().FindStringSubmatch(d.text)
 		if m == nil || d.indent != r.indent {
 			continue
 		}
@@ -113,10 +124,10 @@ func (r *rule) read(head string, body []statement) (hasConda bool) {
 }
 
 func ruleName(text string) (string, bool) {
-	if m := ruleHead.FindStringSubmatch(text); m != nil {
+	if m := ruleHead().FindStringSubmatch(text); m != nil {
 		return m[1], true
 	}
-	if m := useHead.FindStringSubmatch(text); m != nil {
+	if m := useHead().FindStringSubmatch(text); m != nil {
 		if m[2] != "" {
 			return m[2], true
 		}
@@ -147,11 +158,13 @@ func value(all []statement, i int) directive {
 }
 
 // plain matches a string literal without escapes or placeholders.
-var plain = regexp.MustCompile(`^[rRuU]?(?:"([^"\\{}\n]+)"|'([^'\\{}\n]+)'),?$`)
+var plain = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[rRuU]?(?:"([^"\\{}\n]+)"|'([^'\\{}\n]+)'),?$`)
+})
 
 // literal returns the text of an expression that is one string literal.
 func literal(expression string) (string, bool) {
-	m := plain.FindStringSubmatch(strings.TrimSpace(expression))
+	m := plain().FindStringSubmatch(strings.TrimSpace(expression))
 	if m == nil {
 		return "", false
 	}

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,9 @@ import (
 type verifier struct {
 	client *regclient.RegClient
 	at     ref.Ref
-	keys   []*ecdsa.PublicKey
+	by     trusted
+	// mirrored accepts an image that the server has only mirrored.
+	mirrored bool
 }
 
 // image verifies the signature, the provenance and the content of the image.
@@ -86,14 +87,17 @@ func (v *verifier) statements(ctx context.Context, d digest.Digest, r *result) e
 			r.Statement = append(r.Statement, kind)
 		}
 	}
+	r.IsSigned = found[attest.SignaturePredicate]
 	switch {
-	case found[attest.SignaturePredicate] && found[attest.ProvenancePredicate]:
+	case r.IsSigned && r.Builder != "", v.mirrored && len(r.Mirrored) > 0 && !r.IsSigned:
 		return nil
+	case len(r.Mirrored) > 0 && !r.IsSigned:
+		return fmt.Errorf("it has no signature: %s has mirrored it from %s, and does not vouch for its content; --mirrored verifies only where it is from", r.Mirrored[0].Builder, r.Mirrored[0].from())
 	case len(problems) > 0:
 		return problems[0]
 	case len(found) == 0:
 		return errUnsigned
-	case !found[attest.SignaturePredicate]:
+	case !r.IsSigned:
 		return errors.New("it has no signature, but other signed statements")
 	}
 	return errors.New("it is signed, but has no signed provenance")
@@ -113,29 +117,44 @@ func (v *verifier) statement(ctx context.Context, one descriptor.Descriptor, d d
 	if err != nil {
 		return "", fmt.Errorf("the signature %s: %w", one.Digest, err)
 	}
-	for _, key := range v.keys {
-		s, err := attest.VerifyArtifact(attest.Artifact{Manifest: raw, Bundle: content}, d, key)
-		if errors.Is(err, attest.ErrOtherKey) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("the signature %s: %w", one.Digest, err)
-		}
-		r.KeyHint = attest.KeyHint(key)
-		if s.PredicateType != attest.ProvenancePredicate {
-			return s.PredicateType, nil
-		}
-		p, err := s.Provenance()
-		if err != nil {
-			return "", fmt.Errorf("the signature %s: %w", one.Digest, err)
-		}
-		r.Builder, r.BuildType, r.Inputs = p.RunDetails.Builder.ID, p.BuildDefinition.BuildType, len(p.BuildDefinition.ResolvedDependencies)
-		if p.RunDetails.Metadata != nil {
-			r.Build = p.RunDetails.Metadata.InvocationID
-		}
-		return s.PredicateType, nil
+	signer := &result{}
+	s, err := v.by.verify(attest.Artifact{Manifest: raw, Bundle: content}, d, signer)
+	if err == nil {
+		err = r.read(s, signer)
 	}
-	return "", fmt.Errorf("the signature %s: %w", one.Digest, attest.ErrOtherKey)
+	if err != nil {
+		return "", fmt.Errorf("the signature %s: %w", one.Digest, err)
+	}
+	return s.PredicateType, nil
+}
+
+// read adds what a verified statement says. The argument by has who signed it.
+func (r *result) read(s *attest.Statement, by *result) (err error) {
+	if s.PredicateType == attest.SignaturePredicate || r.KeyHint == "" && r.Certificate == nil {
+		r.KeyHint, r.Certificate = by.KeyHint, by.Certificate
+	}
+	if s.PredicateType == attest.RebuiltPredicate {
+		r.Rebuilt, err = s.Rebuilt()
+		return err
+	}
+	if s.PredicateType != attest.ProvenancePredicate {
+		return nil
+	}
+	p, err := s.Provenance()
+	if err != nil {
+		return err
+	}
+	def, builder, run := p.BuildDefinition, p.RunDetails.Builder.ID, attest.Metadata{}
+	if p.RunDetails.Metadata != nil {
+		run = *p.RunDetails.Metadata
+	}
+	switch {
+	case s.IsMirror: // a statement about the copy
+		r.Mirrored = append(r.Mirrored, mirror{Key: by.KeyHint, Certificate: by.Certificate, Builder: builder, Source: def.ExternalParameters.Source, Target: def.ExternalParameters.Target, ID: run.InvocationID, FinishedOn: run.FinishedOn})
+	case r.Builder == "": // further statements are about other builds of the same bytes
+		r.Builder, r.BuildType, r.Build, r.Inputs = builder, def.BuildType, run.InvocationID, len(def.ResolvedDependencies)
+	}
+	return nil
 }
 
 // content verifies the digests of everything that a manifest refers to.

@@ -1,0 +1,3 @@
+module slipway.dev/docs
+
+go 1.26.0

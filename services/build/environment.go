@@ -1,0 +1,46 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/build/store"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// isMounted reports whether an image, or one that it lists, is stored with the artifact with which its
+// environment is mounted.
+func isMounted(req *buildv1.SubmitBuildRequest) bool {
+	return req.GetRecipe().GetMount() || slices.ContainsFunc(req.GetParts(), isMounted)
+}
+
+// hasEnvironments reports whether the registry still has the artifacts with the environments of a build
+// and of the builds whose images it lists. A registry may delete artifacts, which have no tag, and keep
+// the image.
+func (s *Service) hasEnvironments(ctx context.Context, rec store.Record, repo upstream.Repository, access upstream.Access) (bool, error) {
+	if rec.Request.GetRecipe().GetMount() {
+		if rec.Environment == "" {
+			return false, nil
+		}
+		if _, err := s.deps.Upstream.Resolve(ctx, repo, rec.Environment, access); err != nil {
+			return false, err
+		}
+	}
+	for _, id := range rec.Request.GetPartIds() {
+		part, err := s.read(ctx, id)
+		if errors.Is(err, fault.NotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if there, err := s.hasEnvironments(ctx, part, repo, access); !there || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
