@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -285,6 +288,11 @@ func TestRanges(t *testing.T) {
 			{"If-Range with another Etag", "bytes=0-3", `"another"`, 200, whole.body},
 			{"If-Range with a weak Etag", "bytes=0-3", "W/" + whole.header.Get("Etag"), 200, whole.body},
 			{"If-Range with a date", "bytes=0-3", "Mon, 02 Jan 2006 15:04:05 GMT", 200, whole.body},
+			{"several that overlap", "bytes=0-3,2-5", "", 200, whole.body},
+			{"several that descend", "bytes=4-5,0-1", "", 200, whole.body},
+			{"several, one of them behind the end", "bytes=0-3,99999999-", "", 206, whole.body[:4]},
+			{"several behind the end", "bytes=99999998-99999998,99999999-", "", 416, nil},
+			{"several, If-Range with another Etag", "bytes=0-1,3-4", `"another"`, 200, whole.body},
 			{"no bytes, If-Range with another Etag", "bytes=-0", `"another"`, 200, whole.body},
 		} {
 			header := []string{"Range", c.rng}
@@ -298,6 +306,28 @@ func TestRanges(t *testing.T) {
 			if want := fmt.Sprintf("bytes */%d", n); c.status == http.StatusRequestedRangeNotSatisfiable && got.header.Get("Content-Range") != want {
 				t.Errorf("%s, %s: Content-Range %q, want %q", d[:15], c.name, got.header.Get("Content-Range"), want)
 			}
+		}
+		several := s.ask(http.MethodGet, base+"/blobs/"+d, "Range", "bytes=0-1, 3-4,-2")
+		var all []byte
+		if _, params, err := mime.ParseMediaType(several.header.Get("Content-Type")); err == nil && several.status == http.StatusPartialContent {
+			for in := multipart.NewReader(bytes.NewReader(several.body), params["boundary"]); ; {
+				p, err := in.NextPart()
+				if err != nil {
+					break
+				}
+				content, err := io.ReadAll(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, content...)
+			}
+		}
+		if want := slices.Concat(whole.body[:2], whole.body[3:5], whole.body[n-2:]); !bytes.Equal(all, want) {
+			t.Errorf("%s, several: %d %v with %q, want %q", d[:15], several.status, several.header, all, want)
+		}
+		head := s.ask(http.MethodHead, base+"/blobs/"+d, "Range", "bytes=0-1,3-4")
+		if head.status != http.StatusOK || head.header.Get("Content-Length") != strconv.Itoa(n) {
+			t.Errorf("%s, several of HEAD: %d %v", d[:15], head.status, head.header)
 		}
 	}
 }

@@ -27,6 +27,9 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 			return err
 		}
 	}
+	if parts, _ := parseRanges(r.Header.Get("Range"), d.Size); len(parts) > 1 {
+		return s.upstreamParts(w, r, src, d, parts)
+	}
 	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size, Rights: src.from.Own(src.access)}
 	b, err := src.from.Open(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {

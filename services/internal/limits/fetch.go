@@ -91,6 +91,10 @@ const (
 	// BlobResumeWindow is how long, and BlobResumptions how often, an interrupted download of a
 	// blob is resumed.
 	BlobResumeWindow, BlobResumptions = 30 * time.Second, 5
+	// BlobRanges is the maximum number of ranges of one request for a blob. They are fetched from
+	// another registry in at most BlobSpans requests, of which BlobSpansAhead are sent before they
+	// are read. Ranges with at most BlobGap bytes between them are fetched together.
+	BlobRanges, BlobSpans, BlobSpansAhead, BlobGap = 1024, 128, 4, 64 << 10
 	// MirrorManifests is the maximum number of manifests that a mirror copies, MirrorDocuments
 	// their maximum total size in bytes, and MirrorDepth how deep indexes and referrers may be
 	// nested. MirrorBlobs is the number of blobs that one mirror copies at a time, and
@@ -172,6 +176,7 @@ func fetchRows() []Row {
 		{What: "states of unfinished uploads of mirrors in NATS", Bound: size(UploadRecord) + " for a blob, " + size(UploadRecords) + " in all, for " + UploadAge.String(), Why: "without its state, a blob is sent again as a whole"},
 		{What: "blobs that a mirror copies at a time", Bound: n(MirrorBlobs) + ", " + n(MirrorTries) + " tries for each", Why: "one mirror would use all connections of a builder"},
 		{What: "interrupted download of a blob", Bound: "resumed for " + BlobResumeWindow.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is disconnected downloads the blob again; otherwise it would wait forever"},
+		{What: "ranges of one request for a blob", Bound: n(BlobRanges) + ", fetched in " + n(BlobSpans) + " requests, " + n(BlobSpansAhead) + " at a time", Why: "a request with more gets the whole blob, which is cheaper than thousands of requests to its registry"},
 		{What: "names of an image that is converted to a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all parent directories, of which one entry can have two thousand"},
 		{What: "Singularity image that a build begins from", Bound: size(SifBasePacked) + ", unpacked " + size(SifBaseBytes) + " and build_disk, " + n(ImageEntries) + " files, " + n(SifBaseDepth) + " folders inside each other, " + size(ImageNameBytes) + " for the names of hard links, " + n(SifDescriptors) + " parts", Why: "it is unpacked to a layer on the disk of a worker"},
 		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(ImageTables), Why: "they are in memory until all files are written; an ordinary file takes 200 bytes, but every link can have a target of 4 KiB, and every file 64 KiB of attributes"},
