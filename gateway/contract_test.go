@@ -182,7 +182,7 @@ func TestContract(t *testing.T) {
 		"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 	}
 	var examples []contracttest.Example
-	for _, folder := range []string{"", "build", "metrics", "operator", "conda", "certified"} {
+	for _, folder := range []string{"", "build", "metrics", "operator", "conda", "catalog", "certified"} {
 		some, err := contracttest.Load(filepath.Join("testdata/contract", folder), values)
 		if err != nil {
 			t.Fatal(err)

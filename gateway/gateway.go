@@ -142,6 +142,12 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, service containe
 	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/scans/{scan_id}/logs", scanLogs(mux, service)); err != nil {
 		return err
 	}
+	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/catalog/{id}/lock", catalogLock(mux, service)); err != nil {
+		return err
+	}
+	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/catalog/{id}/citation", citation(mux, service)); err != nil {
+		return err
+	}
 	d := &downloads{mux: mux, service: service, timeouts: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {
@@ -167,11 +173,11 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, service buildv1.Buil
 }
 
 // setStatus writes the status codes other than 200 of calls that return no error: 204 for
-// RevokeContainer, and 422 for an environment that cannot be solved. RevokeToken returns 200
+// RevokeContainer and DeleteCatalogImage, and 422 for an environment that cannot be solved. RevokeToken returns 200
 // with an empty body.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	switch m := m.(type) {
-	case *containerv1.RevokeContainerResponse:
+	case *containerv1.RevokeContainerResponse, *containerv1.DeleteCatalogImageResponse:
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNoContent)
 	case *condav1.LockPackagesResponse:

@@ -35,7 +35,7 @@ func apis() []api {
 		{
 			name:     "container",
 			packages: []string{"slipway.container.v1", "slipway.build.v1", "slipway.conda.v1", "slipway.inspect.v1", "slipway.metrics.v1"},
-			examples: []string{"gateway/testdata/contract", "gateway/testdata/contract/build", "gateway/testdata/contract/conda", "gateway/testdata/contract/metrics", "gateway/testdata/contract/operator", "gateway/testdata/contract/certified"},
+			examples: []string{"gateway/testdata/contract", "gateway/testdata/contract/build", "gateway/testdata/contract/conda", "gateway/testdata/contract/metrics", "gateway/testdata/contract/operator", "gateway/testdata/contract/catalog", "gateway/testdata/contract/certified"},
 		},
 		{name: "platform", packages: []string{"slipway.platform.v1", "slipway.usage.v1"}, examples: []string{"gateway/testdata/platform"}, whole: true},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"slipway.dev/services/container"
 	"slipway.dev/services/container/conda"
+	"slipway.dev/services/internal/config"
 )
 
 // startContainer starts the role container.
@@ -42,6 +43,7 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 			Builds:           container.Builds{Registry: e.own().Host, Repository: e.own().Repository},
 			EmbeddedStore:    e.store(),
 			AnonymousAccess:  e.cfg.AnonymousAccess,
+			Keep:             keepFor(&e.cfg),
 			TokenTTL:         e.cfg.TokenTTL,
 			Retention:        e.cfg.RequestRetention,
 			CondaSolveWait:   e.cfg.CondaSolveWait,
@@ -63,4 +65,15 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 		scans.Go(func() { _ = s.ScanImages(ctx) }) // it returns no error
 		return s.SolveBuilds(ctx)
 	}}, nil
+}
+
+// keepFor returns who may keep images.
+func keepFor(cfg *config.Config) string {
+	switch {
+	case cfg.Keep != "":
+		return cfg.Keep
+	case cfg.AnonymousAccess:
+		return container.KeepUsers
+	}
+	return container.KeepOff
 }

@@ -2,7 +2,6 @@ package build
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,7 +10,6 @@ import (
 
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/conda/lockfile"
-	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -38,7 +36,7 @@ func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockReq
 		}
 		return out, nil
 	}
-	file, err := lockFile(locks)
+	file, err := lockfile.Solved(locks)
 	if err != nil {
 		return nil, fmt.Errorf("reading the lock of %s: %w", rec.ID, err)
 	}
@@ -79,24 +77,4 @@ func lockRecords(l *condav1.SolvePackagesResponse) string {
 		return ""
 	}
 	return l.GetRecords()[0]
-}
-
-// lockFile converts locks for output.
-func lockFile(locks []*condav1.SolvePackagesResponse) (lockfile.Lock, error) {
-	out := lockfile.Lock{Channels: locks[0].GetChannels(), ChannelURLs: locks[0].GetChannelUrls()} // all are of one request
-	for _, l := range locks {
-		for _, of := range l.GetAnswer().GetLocks() {
-			out.Comments = append(out.Comments, lockfile.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
-		}
-		for i, raw := range l.GetRecords() {
-			p := lockfile.PlatformLock{Platform: l.GetSubdirs()[i]}
-			var records []spec.Record
-			if err := json.Unmarshal([]byte(raw), &records); err != nil {
-				return out, err
-			}
-			p.Packages, p.PyPI = spec.Split(records)
-			out.Platforms = append(out.Platforms, p)
-		}
-	}
-	return out, nil
 }

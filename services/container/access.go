@@ -32,7 +32,7 @@ func scopesOf(p request.Parsed) []rpc.Scope {
 	if request.IsRecipe(p.Raw) || p.IsSif() {
 		out = append(out, rpc.ScopeBuild)
 	}
-	if p.Raw.GetFreeze() || p.Raw.GetBuildRepository() != "" || p.Raw.GetCacheRepository() != "" {
+	if p.Raw.GetFreeze() || p.Raw.GetKeep() || p.Raw.GetBuildRepository() != "" || p.Raw.GetCacheRepository() != "" {
 		out = append(out, rpc.ScopeFreeze)
 	}
 	return out
@@ -50,9 +50,13 @@ func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
 }
 
-// find returns the request with an ID, or with a token in its name. IDs are public: use
+// find returns the request with an ID, or with a token in its name. For the ID of a kept image it returns a
+// request that any client could have made. IDs are public: use
 // authorized for calls that give access to the image or change the request.
 func (s *Service) find(ctx context.Context, id string) (store.Record, error) {
+	if oci.IsKeptID(id) {
+		return s.kept(ctx, id)
+	}
 	if !tokens.Is(id) && !tokens.IsID(id) {
 		return store.Record{}, store.Unknown(nil)
 	}
@@ -96,10 +100,10 @@ func isOwner(rec store.Record, who *platformv1.Identity) bool {
 		(by.WorkspaceID == 0 || by.WorkspaceID == owner.WorkspaceID) && (by.Repositories == "" || by.Repositories == owner.Repositories)
 }
 
-// live returns the request with a token in its name, if it is neither expired nor revoked;
+// live returns the request with a token in its name, or a kept image, if it is neither expired nor revoked;
 // fault.NotFound otherwise.
 func (s *Service) live(ctx context.Context, token string) (store.Record, error) {
-	if !tokens.Is(token) {
+	if !tokens.Is(token) && !oci.IsKeptID(token) {
 		return store.Record{}, store.Unknown(nil)
 	}
 	rec, err := s.find(ctx, token)

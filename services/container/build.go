@@ -39,7 +39,7 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 	if err := s.checkTargets(r.Caller, b); err != nil {
 		return submission{}, err
 	}
-	plan := s.buildPlan(r, b.GetTarget())
+	plan := s.buildPlan(r, b.GetContentId(), b.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return submission{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
 	}
@@ -52,6 +52,11 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 		return submission{}, err
 	}
 	plan.BuildId, plan.Built = resp.GetBuildId(), resp.GetSucceeded()
+	if r.Raw.GetKeep() && !b.GetDryRun() {
+		if err := s.keep(ctx, r, b, plan); err != nil {
+			return submission{}, err
+		}
+	}
 	if b.GetDryRun() {
 		resp.BuildId = b.GetContentId() + "_0"
 	}
@@ -64,7 +69,7 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 
 // buildPlan returns the plan for the registry. The additions of a frozen image or a
 // Singularity image are part of the image and not added again.
-func (s *Service) buildPlan(r request.Resolved, t *buildv1.Target) *containerv1.Plan {
+func (s *Service) buildPlan(r request.Resolved, contentID string, t *buildv1.Target) *containerv1.Plan {
 	plan := &containerv1.Plan{
 		Token: tokens.New(),
 		Source: &containerv1.Source{
@@ -85,6 +90,9 @@ func (s *Service) buildPlan(r request.Resolved, t *buildv1.Target) *containerv1.
 	}
 	if !r.IsPermanent() {
 		plan.Config = r.Added()
+	}
+	if r.Raw.GetKeep() {
+		plan.KeptId, plan.Name, plan.Reference = contentID, r.KeptAs.Name, r.KeptAs.Tag
 	}
 	return plan
 }

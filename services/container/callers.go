@@ -30,6 +30,10 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_GetScanSpdx_FullMethodName,
 			containerv1.ContainerService_GetScanCycloneDx_FullMethodName,
 			containerv1.ContainerService_GetScanLogs_FullMethodName,
+			containerv1.ContainerService_ListCatalog_FullMethodName,
+			containerv1.ContainerService_GetCatalogImage_FullMethodName,
+			containerv1.ContainerService_GetCatalogLock_FullMethodName,
+			containerv1.ContainerService_GetCitation_FullMethodName,
 		}, Scope: rpc.ScopePull},
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_RevokeToken_FullMethodName,
@@ -37,6 +41,7 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_GetSigningKeys_FullMethodName,
 			containerv1.ContainerService_GetTrustedRoot_FullMethodName,
 			containerv1.ContainerService_ListAbilities_FullMethodName,
+			containerv1.ContainerService_DeleteCatalogImage_FullMethodName,
 		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"gateway", "inspect"}, Calls: []string{
 			containerv1.ContainerService_GetContainerStatus_FullMethodName,
@@ -46,6 +51,7 @@ func Callers() rpc.Callers {
 		}},
 		{Roles: []string{"registry"}, Calls: []string{
 			containerv1.ContainerService_RecordDigest_FullMethodName,
+			containerv1.ContainerService_CountCatalogPulls_FullMethodName,
 			containerv1.ContainerService_ListAttestations_FullMethodName,
 			containerv1.ContainerService_AwaitScan_FullMethodName,
 		}},

@@ -24,6 +24,13 @@ func (s *Service) destination(ctx context.Context, r request.Resolved, plan requ
 		return r.UserDestination()
 	}
 	to := s.ownDestination()
+	if r.Raw.GetKeep() {
+		if !public || plan.MayBePrivate {
+			return to, fault.Invalid.Newf("keep: the image would be public, but its base image or a channel is only readable with a login; leave keep out")
+		}
+		to.Repository += "/" + KeptRepository
+		return to, nil
+	}
 	if !public || plan.MayBePrivate {
 		to = to.Of(caller.Of(r.Caller))
 	}

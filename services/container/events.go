@@ -56,6 +56,11 @@ func (s *Service) consumeBuild(ctx context.Context, m jetstream.Msg, publishing 
 		s.deps.Log.WarnContext(ctx, "The scans of a build were not started", "build_id", e.GetBuild().GetBuildId(), "err", err)
 	}
 	s.scanner.wake(s.scanner.due)
+	if e.GetBuild().GetSucceeded() {
+		if err := s.noteKept(ctx, e.GetBuild().GetBuildId()); err != nil { // otherwise it is noted when it is described
+			s.deps.Log.WarnContext(ctx, "The digest of a kept image was not stored", "build_id", e.GetBuild().GetBuildId(), "err", err)
+		}
+	}
 	if err := s.announceBuild(ctx, e, m.InProgress); err != nil {
 		publishing.Failed(ctx, err, "build_id", e.GetBuild().GetBuildId())
 		_ = m.NakWithDelay(2 * time.Second)

@@ -10,6 +10,7 @@ import (
 
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
+	"slipway.dev/services/internal/rpc"
 )
 
 // A submission is the result of a container request.
@@ -31,6 +32,9 @@ func submissionOf(plan *containerv1.Plan, record *containerv1.ContainerRequest) 
 	return out
 }
 
+// hasPermanentName reports whether the name of a plan does not expire, so that it has no token.
+func hasPermanentName(p *containerv1.Plan) bool { return p.GetFrozen() || p.GetKeptId() != "" }
+
 // response returns the response for a submission.
 func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 	out := &containerv1.SubmitContainerResponse{
@@ -40,7 +44,8 @@ func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 		Freeze:         proto.Bool(a.plan.GetFrozen() && !a.plan.GetMirror()),
 		Mirror:         proto.Bool(a.plan.GetMirror()),
 	}
-	if !a.plan.GetFrozen() {
+	out.KeptId = rpc.Optional(a.plan.GetKeptId())
+	if !hasPermanentName(a.plan) {
 		out.ContainerToken, out.Expiration = proto.String(a.plan.GetToken()), a.plan.GetExpiration()
 	}
 	if a.build != nil {

@@ -67,7 +67,7 @@ func (s *Service) listed(r store.Record) *containerv1.Container {
 		CreationTime:      timestamppb.New(r.Created),
 		RevocationTime:    timestamp(r.Revoked),
 	}
-	if !plan.GetFrozen() {
+	if !hasPermanentName(plan) {
 		out.Expiration = timestamppb.New(r.Expires)
 	}
 	if w := plan.GetIdentity().GetWorkspaceId(); w != 0 {

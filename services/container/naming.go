@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func (s *Service) expirationOf(included request.Inclusions) *timestamppb.Timesta
 
 // issuedName returns the repository of the name of a plan.
 func issuedName(p *containerv1.Plan) oci.IssuedName {
-	return oci.IssuedName{Token: p.GetToken(), Name: p.GetName()}
+	return oci.IssuedName{Token: cmp.Or(p.GetKeptId(), p.GetToken()), Name: p.GetName()}
 }
 
 // excess returns by how many characters a name is longer than engines accept.
@@ -49,7 +50,7 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 
 // issuedTarget is targetImage, but returns nil if the token is unknown.
 func (s *Service) issuedTarget(p *containerv1.Plan) *string {
-	if p.GetToken() == "" && !p.GetFrozen() {
+	if p.GetToken() == "" && p.GetKeptId() == "" && !p.GetFrozen() {
 		return nil
 	}
 	return proto.String(s.targetImage(p))

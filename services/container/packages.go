@@ -62,9 +62,17 @@ func (s *Service) submitLayers(ctx context.Context, r request.Resolved, known so
 	lock, _ := known.solution.(*request.Locked)
 	b := known.build
 	if b == nil {
-		if b, err = s.draft(ctx, r, r.PackagePlan(known.packages, lock, base)); err != nil {
+		plan := r.PackagePlan(known.packages, lock, base)
+		if b, err = s.draft(ctx, r, plan); err != nil {
 			return submission{}, err
 		}
+		r.KeptAs = plan.KeptName()
+	}
+	if r.Raw.GetKeep() {
+		if err := checkKeptChannels(lock); err != nil {
+			return submission{}, err
+		}
+		request.Kept(b)
 	}
 	start := s.startBuild
 	if known.isStored() && lock != nil {

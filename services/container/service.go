@@ -105,6 +105,8 @@ type Settings struct {
 	EmbeddedStore string
 	// AnonymousAccess allows requests without an access token.
 	AnonymousAccess bool
+	// Keep is who may keep images: KeepOff, KeepUsers or KeepAll.
+	Keep string
 	// TokenTTL is how long a name is valid.
 	TokenTTL time.Duration
 	// Retention is how long a request is stored after its name expires; 0 is forever.
@@ -213,10 +215,10 @@ func (s Settings) owns(registry, repository string) bool {
 	return false
 }
 
-// tokenIn returns the token in an issued name; "" for any other image.
+// tokenIn returns the token in an issued name, or the ID of a kept image; "" for any other image.
 func (s Settings) tokenIn(image oci.Reference) string {
 	name, ok := oci.ParseIssued(image.Repository)
-	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(name.Token) {
+	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(name.Token) && !oci.IsKeptID(name.Token) {
 		return ""
 	}
 	return name.Token

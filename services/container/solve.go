@@ -50,7 +50,7 @@ func (s *Service) solve(ctx context.Context, r request.Resolved) (solved, error)
 // needsSolution reports whether the build of packages depends on their solution, or a rule of the
 // operator does.
 func (s *Service) needsSolution(r request.Resolved, of request.Packages) bool {
-	return r.Raw.GetRefresh() || of.HasFallback() || s.needsChecked(of)
+	return r.Raw.GetRefresh() || r.Raw.GetKeep() || of.HasFallback() || s.needsChecked(of)
 }
 
 // solutionOf returns the stored solution of packages, or a new one. Packages that cannot be

@@ -93,6 +93,9 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 	if err := s.checkRepositories(p, recipe, who); err != nil {
 		return request.Resolved{}, err
 	}
+	if err := s.checkKeep(p, recipe, who); err != nil {
+		return request.Resolved{}, err
+	}
 	if err := s.checkPolicy(ctx, p, recipe); err != nil {
 		return request.Resolved{}, err
 	}

@@ -10,16 +10,17 @@ import (
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 )
 
 // ResolveToken returns the plan of a token: from Redis, or from SQL, which then refills
 // Redis.
 func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveTokenRequest) (*containerv1.ResolveTokenResponse, error) {
 	token := req.GetToken()
-	if !tokens.Is(token) {
+	if !tokens.Is(token) && !oci.IsKeptID(token) {
 		return nil, store.Unknown(nil)
 	}
-	if !req.GetFresh() {
+	if !req.GetFresh() && tokens.Is(token) {
 		plan, err := s.tokens.Get(ctx, token)
 		if err != nil {
 			return nil, store.Unknown(err)
@@ -31,6 +32,9 @@ func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveToke
 	rec, err := s.live(ctx, token)
 	if err != nil {
 		return nil, err
+	}
+	if oci.IsKeptID(token) {
+		return &containerv1.ResolveTokenResponse{Plan: rec.Plan}, nil
 	}
 	if err := s.tokens.Put(ctx, token, rec.Plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis", "err", err)
@@ -50,6 +54,9 @@ func (s *Service) RecordDigest(ctx context.Context, req *containerv1.RecordDiges
 	now := s.deps.Now()
 	if err := s.store.AddDigest(ctx, rec.Key, req.GetDigest(), now); err != nil {
 		return nil, s.sqlFault("recording a digest", err)
+	}
+	if oci.IsKeptID(req.GetToken()) {
+		return &containerv1.RecordDigestResponse{}, nil
 	}
 	if err := s.tokens.PutDigest(ctx, req.GetToken(), req.GetDigest(), now, rec.Expires); err != nil {
 		s.deps.Log.WarnContext(ctx, "A digest was not written to Redis", "err", err)

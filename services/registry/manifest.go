@@ -33,6 +33,7 @@ func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok 
 		}
 		setQuota(w.Header(), quota.Meta())
 		s.counter.pull(r.Context(), tok)
+		s.kept.pull(tok)
 	}
 	h := w.Header()
 	h.Set("Docker-Content-Digest", doc.Digest.String())

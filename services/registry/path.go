@@ -22,7 +22,7 @@ const prefix = "/v2/"
 
 // A path is a parsed path of the pull API.
 type path struct {
-	// token and name are from /v2/wt/<token>/<name>/…
+	// token and name are from /v2/wt/<token>/<name>/… or /v2/c/<id>/<name>/…
 	token, name string
 	kind        string
 	// ref is the tag or digest at the end, and "" for tags.

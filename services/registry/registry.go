@@ -1,6 +1,6 @@
 // Package registry serves image pulls at /v2/, with the pull part of the OCI distribution
 // specification v1.1 over plain HTTP. A token in the path represents an upstream image and
-// the changes to it. The registry requests the token's plan from the container service,
+// the changes to it; the public id of a kept image is such a token. The registry requests the token's plan from the container service,
 // fetches with the owner's login, augments, and streams. Memory and disk hold caches, which
 // may be lost, and a spool of pulls that the metrics service has not counted yet. The
 // package never writes to an upstream registry.
@@ -102,6 +102,7 @@ type Registry struct {
 	discarded *discarded
 	metrics   *metrics
 	counter   *counter
+	kept      *keptCounter
 	tracer    trace.Tracer
 }
 
@@ -128,6 +129,7 @@ func New(d Deps) (*Registry, error) {
 		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: d.Blobs, streams: newStreams(), counter: counter,
 		waiting:   fairshare.New(fairshare.Config{Name: "pulls that wait for builds", Capacity: limits.AllWaitingPulls, PerClient: limits.WaitingPulls}),
 		discarded: &discarded{builds: d.Builds},
+		kept:      &keptCounter{containers: d.Containers, pulls: map[string]int64{}},
 		tracer:    otel.Tracer("slipway.dev/registry"),
 	}
 	r.buildsStopped, r.stopBuilds = context.WithCancel(context.Background())
@@ -139,6 +141,7 @@ func New(d Deps) (*Registry, error) {
 func (s *Registry) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.discarded.run(ctx, s.deps.Log) })
+	all.Go(func() { s.kept.run(ctx, s.deps.Log) })
 	if s.counter != nil {
 		s.counter.run(ctx)
 	}

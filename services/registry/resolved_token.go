@@ -231,6 +231,9 @@ func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolved
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
 		t.refused.Set(key, unknownTTL)
 		t.known.Invalidate(key)
+		if oci.IsKeptID(token) { // it may have been deleted, which the message says
+			return nil, coded(fault.NotFound.New(e.Public, err), "NAME_UNKNOWN")
+		}
 		return nil, unknownName(err)
 	}
 	if err != nil {

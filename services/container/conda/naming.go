@@ -1,6 +1,7 @@
 package conda
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -186,4 +187,23 @@ func pathComponent(s string) string {
 		s = s[n:]
 	}
 	return out.String()
+}
+
+// Words returns the name and the tag of an image whose path identifies its content: the names of the first
+// items, and their versions.
+func (n Naming) Words() (name, tag string) {
+	if len(n.pkgs) > 0 {
+		name = pathComponent(join(n.pkgs, func(p pkg) string { return p.name }))
+		tag = commonVersion(n.pkgs)
+	}
+	if len(n.pkgs) > 1 && tag == "" && !slices.ContainsFunc(n.pkgs, func(p pkg) bool { return p.version == "" }) {
+		tag = join(n.pkgs, func(p pkg) string { return p.version })
+	}
+	return cmp.Or(name, "environment"), cmp.Or(tag, "latest")
+}
+
+// NameOf returns the name of the package of a specification; ok is false for a URL.
+func NameOf(spec string) (name string, ok bool) {
+	p, ok := readPkg(spec)
+	return p.name, ok
 }

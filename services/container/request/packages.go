@@ -90,6 +90,9 @@ func (p Parsed) packagesOf(c conda.Recipe) (Packages, error) {
 	if p.Raw.GetMount() && out.Steps != "" {
 		return out, fault.Invalid.Newf("mount is for packages that are put into layers as they are, but %s requires build steps; leave one of them out", out.Steps)
 	}
+	if p.Raw.GetKeep() && out.Steps != "" {
+		return out, fault.Invalid.Newf("keep is for packages that are put into layers as they are, but %s requires build steps; leave one of them out", out.Steps)
+	}
 	if err := checkChunked(p.Raw, out.Steps); err != nil {
 		return out, err
 	}
@@ -157,6 +160,8 @@ func (p Parsed) OnlyLayers(of Packages) string {
 		return "packages.cranFallback: this server cannot solve the packages first: no process plays the role conda, or no worker assembles images from packages. `slipway info` shows what it can do"
 	case p.Raw.GetMount():
 		return "mount: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
+	case p.Raw.GetKeep():
+		return "keep: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case isChunked(p.Raw):
 		return "buildCompression.mode zstd:chunked: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case of.ages.isSet():

@@ -63,6 +63,11 @@ func (p Parsed) CheckContent(deprecated bool) error {
 			return err
 		}
 	}
+	if p.Raw.GetKeep() {
+		if err := p.checkKeep(); err != nil {
+			return err
+		}
+	}
 	if p.Raw.GetMirror() {
 		return p.checkMirror()
 	}

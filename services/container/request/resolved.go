@@ -20,6 +20,8 @@ type Resolved struct {
 	Included Inclusions
 	// retained are the additions of an earlier request in place of those of this one; nil for none.
 	retained *containerv1.ContainerConfig
+	// KeptAs is the name of an image to keep; the zero value for other images.
+	KeptAs KeptName
 	// Record is the request in the form that is stored: without contents, secrets and issued
 	// names.
 	Record *containerv1.ContainerRequest
@@ -75,6 +77,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		Mirror:            p.Raw.GetMirror(),
 		Mount:             p.Raw.GetMount(),
 		Soci:              p.Raw.GetSoci(),
+		Keep:              p.Raw.GetKeep(),
 		BuildRepository:   p.Raw.GetBuildRepository(),
 		CacheRepository:   p.Raw.GetCacheRepository(),
 		NameStrategy:      p.Raw.GetNameStrategy(),

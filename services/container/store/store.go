@@ -89,7 +89,7 @@ func (s Store) Get(ctx context.Context, token string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	later, err := s.digests(ctx, r.Key)
+	later, err := s.Digests(ctx, r.Key)
 	r.Plan.Token = ""
 	if tokens.Is(token) {
 		r.Plan.Token = token
@@ -124,8 +124,9 @@ func Unknown(cause error) error {
 	return fault.NotFound.New("There is no such container request, or it has expired", cause)
 }
 
-// digests returns the digests that were recorded after the request was made, newest first.
-func (s Store) digests(ctx context.Context, key string) ([]string, error) {
+// Digests returns the digests that were recorded for a request after it was made, or for a kept image,
+// newest first.
+func (s Store) Digests(ctx context.Context, key string) ([]string, error) {
 	return sqldb.Listing[string]{Scan: scannedText, Read: `
 		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`}.All(ctx, s.db, key, tokens.MaxDigests)
 }

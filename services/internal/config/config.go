@@ -106,6 +106,7 @@ type Config struct {
 	BuildRunningAnonymous int `key:"build_running_anonymous" default:"2" help:"Likewise of one address without a user. 0: all slots but one. If there are several slots, a quarter of them and at least one is reserved for users, unless only its own machine can reach the server."`
 
 	BuildRepository       string        `group:"Builds" key:"build_repository" common:"true" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
+	Keep                  string        `key:"keep" help:"Who may keep images of Conda packages for ever, under public names in the catalog: users, all (also clients without an access token) or off. Their pulls need no login. Empty: users, and off without anonymous_access."`
 	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Run them with slipwayd buildkitd, which isolates the steps of builds. Empty: the builder role starts buildkitd itself if it is installed beside slipwayd or on the PATH."`
 	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Client certificate of the builder role for the daemons of buildkit_addr (mTLS)."`
 	BuildkitKeyFile       string        `key:"buildkit_key_file" help:"Private key of buildkit_cert_file."`

@@ -60,10 +60,18 @@ func (c *Config) Validate() error {
 		processors("build_cpus", c.BuildCPUs),
 		builders(c.BuildkitAddr),
 		compression("sif_compression", c.SifCompression),
-		repository("build_repository", c.BuildRepository),
+		repository("build_repository", c.BuildRepository), keep(c.Keep),
 		auditSink(c.AuditSink),
 		logLevel(c.LogLevel), logFormat(c.LogFormat),
 	)
+}
+
+// keep checks who may keep images.
+func keep(who string) error {
+	if !slices.Contains([]string{"", "users", "all", "off"}, who) {
+		return fmt.Errorf("keep must be users, all or off, not %q", who)
+	}
+	return nil
 }
 
 // blobCache requires a size if a location is set, since size 0 would mean no limit.

@@ -16,7 +16,7 @@ func condaRules() []Rule {
 		{Package: conda + "envfile", May: []string{conda + "markup", conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "github.com/pelletier/go-toml/v2",
 		}},
-		{Package: conda + "lockfile", May: []string{conda + "envfile", conda + "markup", conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{"github.com/goccy/go-yaml/..."}},
+		{Package: conda + "lockfile", May: []string{"proto/gen/slipway/conda/v1", conda + "envfile", conda + "markup", conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{"github.com/goccy/go-yaml/..."}},
 		// Lists of packages, and environments that are chosen from them.
 		{Package: conda + "history", May: []string{"services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd"}},
 		{Package: conda + "index", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},

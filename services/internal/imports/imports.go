@@ -187,7 +187,7 @@ func Rules() []Rule {
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", "services/internal/attest", "services/internal/soci", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", conda+"spec", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough", "services/internal/sbom", "services/internal/vex/owners"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", conda+"lockfile", conda+"spec", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough", "services/internal/sbom", "services/internal/vex/owners"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
 			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
@@ -196,6 +196,7 @@ func Rules() []Rule {
 			"proto/gen/...", "services/container/conda", "services/container/definition", conda + "spec", "services/internal/caller", "services/internal/dockerfile", "services/internal/fault",
 			"services/internal/limits", "services/internal/oci",
 		}, Never: []string{sql, redis}},
+		{Package: "services/container/citation", May: []string{"services/internal/fault"}, Only: []string{}},
 		{Package: "services/container/definition", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{}},
 		{Package: "services/container/layers", May: []string{
 			"proto/gen/...", "services/container/request", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/memo",

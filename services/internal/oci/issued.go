@@ -9,18 +9,36 @@ import (
 )
 
 // An IssuedName is the repository of an image name that the service has issued:
-// "wt/<token>/<name>".
+// "wt/<token>/<name>" or, for an image that is kept for ever, "c/<id>/<name>", whose id is the token.
 type IssuedName struct{ Token, Name string }
+
+const (
+	tokenPrefix = "wt/"
+	keptPrefix  = "c/"
+)
+
+// IsKeptID reports whether s has the form of the id of a kept image: 16 hex digits.
+func IsKeptID(s string) bool { return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // ParseIssued parses a repository. ok is false unless it has the form of an issued name.
 func ParseIssued(repository string) (n IssuedName, ok bool) {
-	rest, isIssued := strings.CutPrefix(repository, "wt/")
+	rest, isKept := strings.CutPrefix(repository, keptPrefix)
+	if !isKept {
+		if rest, ok = strings.CutPrefix(repository, tokenPrefix); !ok {
+			return n, false
+		}
+	}
 	n.Token, n.Name, _ = strings.Cut(rest, "/")
-	return n, isIssued && n.Token != "" && n.Name != ""
+	return n, n.Token != "" && n.Name != "" && IsKeptID(n.Token) == isKept
 }
 
 // String returns the repository.
-func (n IssuedName) String() string { return "wt/" + n.Token + "/" + n.Name }
+func (n IssuedName) String() string {
+	if IsKeptID(n.Token) {
+		return keptPrefix + n.Token + "/" + n.Name
+	}
+	return tokenPrefix + n.Token + "/" + n.Name
+}
 
 // ReferenceOf returns the image of a plan.
 func ReferenceOf(src *containerv1.Source) Reference {

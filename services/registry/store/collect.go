@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ type Retention struct {
 	// Size is the maximum size of all images in bytes, beyond which the least recently used
 	// ones are deleted. 0 means unlimited.
 	Size int64
+	// Kept is a repository whose images are not deleted, nor those of the repositories below it; "" for none.
+	Kept string
 }
 
 // A Collected is the result of Collect.
@@ -101,14 +104,19 @@ func (s *Store) expired(k Retention, now time.Time) ([]Image, error) {
 	}
 	all, err := s.Images()
 	last := now.Add(-max(k.Idle, k.Lease))
-	return slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(last) }), err
+	return slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(last) || k.keeps(i) }), err
+}
+
+// keeps reports whether an image is not deleted, whatever its age.
+func (k Retention) keeps(i Image) bool {
+	return k.Kept != "" && strings.HasPrefix(i.Repository+"/", k.Kept+"/")
 }
 
 // surplus returns the least recently used images, with at least the given size in total. It
 // skips images within k.Lease, and returns all others if they are smaller together.
 func (s *Store) surplus(bytes int64, k Retention, now time.Time) ([]Image, error) {
 	all, err := s.Images()
-	all = slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(now.Add(-k.Lease)) })
+	all = slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(now.Add(-k.Lease)) || k.keeps(i) })
 	slices.SortFunc(all, func(a, b Image) int { return a.Used.Compare(b.Used) })
 	for n, i := range all {
 		if bytes -= i.Size; bytes <= 0 {

@@ -105,7 +105,10 @@ type SubmitContainerResponse struct {
 	// Options of the request that have no effect, as text; absent if there are none.
 	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// The scan of the image; absent unless the request has scan_mode async or required.
-	ScanId        *string `protobuf:"bytes,12,opt,name=scan_id,json=scanId,proto3,oneof" json:"scan_id,omitempty"`
+	ScanId *string `protobuf:"bytes,12,opt,name=scan_id,json=scanId,proto3,oneof" json:"scan_id,omitempty"`
+	// Id of the image in the catalog; absent unless the request has keep. Then target_image does not
+	// expire.
+	KeptId        *string `protobuf:"bytes,13,opt,name=kept_id,json=keptId,proto3,oneof" json:"kept_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -220,6 +223,13 @@ func (x *SubmitContainerResponse) GetMessage() string {
 func (x *SubmitContainerResponse) GetScanId() string {
 	if x != nil && x.ScanId != nil {
 		return *x.ScanId
+	}
+	return ""
+}
+
+func (x *SubmitContainerResponse) GetKeptId() string {
+	if x != nil && x.KeptId != nil {
+		return *x.KeptId
 	}
 	return ""
 }
@@ -3571,9 +3581,9 @@ var File_slipway_container_v1_container_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a\x1fslipway/container/v1/scan.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
+	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\"slipway/container/v1/catalog.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a\x1fslipway/container/v1/scan.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
 	"\x16SubmitContainerRequest\x12F\n" +
-	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xf0\x04\n" +
+	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\x9a\x05\n" +
 	"\x17SubmitContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
@@ -3591,7 +3601,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	" \x01(\bH\bR\tsucceeded\x88\x01\x01\x12\x1d\n" +
 	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01\x12\x1c\n" +
 	"\ascan_id\x18\f \x01(\tH\n" +
-	"R\x06scanId\x88\x01\x01B\r\n" +
+	"R\x06scanId\x88\x01\x01\x12\x1c\n" +
+	"\akept_id\x18\r \x01(\tH\vR\x06keptId\x88\x01\x01B\r\n" +
 	"\v_request_idB\x12\n" +
 	"\x10_container_tokenB\x0f\n" +
 	"\r_target_imageB\x12\n" +
@@ -3605,7 +3616,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\n" +
 	"\n" +
-	"\b_scan_id\"^\n" +
+	"\b_scan_idB\n" +
+	"\n" +
+	"\b_kept_id\"^\n" +
 	"\x17SubmitContainersRequest\x12C\n" +
 	"\x05batch\x18\x01 \x01(\v2'.slipway.container.v1.ContainerRequestsB\x04\xe2A\x01\x02R\x05batch\"b\n" +
 	"\x11ContainerRequests\x12M\n" +
@@ -3971,7 +3984,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xaa\x1c\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xa2\"\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x98\x01\n" +
@@ -3985,7 +3998,13 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"PatchImage\x12'.slipway.container.v1.PatchImageRequest\x1a(.slipway.container.v1.PatchImageResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x05patch\"\x16/v1alpha1/images/patch\x12\x87\x01\n" +
 	"\vRevokeBuild\x12(.slipway.container.v1.RevokeBuildRequest\x1a).slipway.container.v1.RevokeBuildResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1alpha1/builds/{build_id}\x12\x84\x01\n" +
-	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12\x82\x01\n" +
+	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12}\n" +
+	"\vListCatalog\x12(.slipway.container.v1.ListCatalogRequest\x1a).slipway.container.v1.ListCatalogResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1alpha1/catalog\x12\x95\x01\n" +
+	"\x0fGetCatalogImage\x12,.slipway.container.v1.GetCatalogImageRequest\x1a-.slipway.container.v1.GetCatalogImageResponse\"%\x82\xd3\xe4\x93\x02\x1fb\x05image\x12\x16/v1alpha1/catalog/{id}\x12k\n" +
+	"\x0eGetCatalogLock\x12+.slipway.container.v1.GetCatalogLockRequest\x1a,.slipway.container.v1.GetCatalogLockResponse\x12b\n" +
+	"\vGetCitation\x12(.slipway.container.v1.GetCitationRequest\x1a).slipway.container.v1.GetCitationResponse\x12\x97\x01\n" +
+	"\x12DeleteCatalogImage\x12/.slipway.container.v1.DeleteCatalogImageRequest\x1a0.slipway.container.v1.DeleteCatalogImageResponse\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1alpha1/catalog/{id}\x12t\n" +
+	"\x11CountCatalogPulls\x12..slipway.container.v1.CountCatalogPullsRequest\x1a/.slipway.container.v1.CountCatalogPullsResponse\x12\x82\x01\n" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12\x85\x01\n" +
 	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12\x88\x01\n" +
 	"\fDescribeScan\x12).slipway.container.v1.DescribeScanRequest\x1a*.slipway.container.v1.DescribeScanResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha1/scans/{scan_id}\x12\xa4\x01\n" +
@@ -4077,18 +4096,30 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*CondaOptions)(nil),                 // 58: slipway.container.v1.CondaOptions
 	(*v1.PackageChange)(nil),             // 59: slipway.conda.v1.PackageChange
 	(*Plan)(nil),                         // 60: slipway.container.v1.Plan
-	(*DescribeScanRequest)(nil),          // 61: slipway.container.v1.DescribeScanRequest
-	(*DescribeBuildScanRequest)(nil),     // 62: slipway.container.v1.DescribeBuildScanRequest
-	(*GetScanSpdxRequest)(nil),           // 63: slipway.container.v1.GetScanSpdxRequest
-	(*GetScanCycloneDxRequest)(nil),      // 64: slipway.container.v1.GetScanCycloneDxRequest
-	(*GetScanLogsRequest)(nil),           // 65: slipway.container.v1.GetScanLogsRequest
-	(*AwaitScanRequest)(nil),             // 66: slipway.container.v1.AwaitScanRequest
-	(*DescribeScanResponse)(nil),         // 67: slipway.container.v1.DescribeScanResponse
-	(*DescribeBuildScanResponse)(nil),    // 68: slipway.container.v1.DescribeBuildScanResponse
-	(*GetScanSpdxResponse)(nil),          // 69: slipway.container.v1.GetScanSpdxResponse
-	(*GetScanCycloneDxResponse)(nil),     // 70: slipway.container.v1.GetScanCycloneDxResponse
-	(*GetScanLogsResponse)(nil),          // 71: slipway.container.v1.GetScanLogsResponse
-	(*AwaitScanResponse)(nil),            // 72: slipway.container.v1.AwaitScanResponse
+	(*ListCatalogRequest)(nil),           // 61: slipway.container.v1.ListCatalogRequest
+	(*GetCatalogImageRequest)(nil),       // 62: slipway.container.v1.GetCatalogImageRequest
+	(*GetCatalogLockRequest)(nil),        // 63: slipway.container.v1.GetCatalogLockRequest
+	(*GetCitationRequest)(nil),           // 64: slipway.container.v1.GetCitationRequest
+	(*DeleteCatalogImageRequest)(nil),    // 65: slipway.container.v1.DeleteCatalogImageRequest
+	(*CountCatalogPullsRequest)(nil),     // 66: slipway.container.v1.CountCatalogPullsRequest
+	(*DescribeScanRequest)(nil),          // 67: slipway.container.v1.DescribeScanRequest
+	(*DescribeBuildScanRequest)(nil),     // 68: slipway.container.v1.DescribeBuildScanRequest
+	(*GetScanSpdxRequest)(nil),           // 69: slipway.container.v1.GetScanSpdxRequest
+	(*GetScanCycloneDxRequest)(nil),      // 70: slipway.container.v1.GetScanCycloneDxRequest
+	(*GetScanLogsRequest)(nil),           // 71: slipway.container.v1.GetScanLogsRequest
+	(*AwaitScanRequest)(nil),             // 72: slipway.container.v1.AwaitScanRequest
+	(*ListCatalogResponse)(nil),          // 73: slipway.container.v1.ListCatalogResponse
+	(*GetCatalogImageResponse)(nil),      // 74: slipway.container.v1.GetCatalogImageResponse
+	(*GetCatalogLockResponse)(nil),       // 75: slipway.container.v1.GetCatalogLockResponse
+	(*GetCitationResponse)(nil),          // 76: slipway.container.v1.GetCitationResponse
+	(*DeleteCatalogImageResponse)(nil),   // 77: slipway.container.v1.DeleteCatalogImageResponse
+	(*CountCatalogPullsResponse)(nil),    // 78: slipway.container.v1.CountCatalogPullsResponse
+	(*DescribeScanResponse)(nil),         // 79: slipway.container.v1.DescribeScanResponse
+	(*DescribeBuildScanResponse)(nil),    // 80: slipway.container.v1.DescribeBuildScanResponse
+	(*GetScanSpdxResponse)(nil),          // 81: slipway.container.v1.GetScanSpdxResponse
+	(*GetScanCycloneDxResponse)(nil),     // 82: slipway.container.v1.GetScanCycloneDxResponse
+	(*GetScanLogsResponse)(nil),          // 83: slipway.container.v1.GetScanLogsResponse
+	(*AwaitScanResponse)(nil),            // 84: slipway.container.v1.AwaitScanResponse
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
 	53, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
@@ -4137,50 +4168,62 @@ var file_slipway_container_v1_container_proto_depIdxs = []int32{
 	23, // 43: slipway.container.v1.ContainerService.PatchImage:input_type -> slipway.container.v1.PatchImageRequest
 	27, // 44: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
 	29, // 45: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	31, // 46: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	34, // 47: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	61, // 48: slipway.container.v1.ContainerService.DescribeScan:input_type -> slipway.container.v1.DescribeScanRequest
-	62, // 49: slipway.container.v1.ContainerService.DescribeBuildScan:input_type -> slipway.container.v1.DescribeBuildScanRequest
-	63, // 50: slipway.container.v1.ContainerService.GetScanSpdx:input_type -> slipway.container.v1.GetScanSpdxRequest
-	64, // 51: slipway.container.v1.ContainerService.GetScanCycloneDx:input_type -> slipway.container.v1.GetScanCycloneDxRequest
-	65, // 52: slipway.container.v1.ContainerService.GetScanLogs:input_type -> slipway.container.v1.GetScanLogsRequest
-	66, // 53: slipway.container.v1.ContainerService.AwaitScan:input_type -> slipway.container.v1.AwaitScanRequest
-	37, // 54: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
-	39, // 55: slipway.container.v1.ContainerService.GetTrustedRoot:input_type -> slipway.container.v1.GetTrustedRootRequest
-	41, // 56: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
-	44, // 57: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	46, // 58: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	50, // 59: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	48, // 60: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 61: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	7,  // 62: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	4,  // 63: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
-	9,  // 64: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	12, // 65: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	14, // 66: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	16, // 67: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	18, // 68: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	20, // 69: slipway.container.v1.ContainerService.ListOutdatedImages:output_type -> slipway.container.v1.ListOutdatedImagesResponse
-	25, // 70: slipway.container.v1.ContainerService.PatchImage:output_type -> slipway.container.v1.PatchImageResponse
-	28, // 71: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	30, // 72: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	32, // 73: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	35, // 74: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	67, // 75: slipway.container.v1.ContainerService.DescribeScan:output_type -> slipway.container.v1.DescribeScanResponse
-	68, // 76: slipway.container.v1.ContainerService.DescribeBuildScan:output_type -> slipway.container.v1.DescribeBuildScanResponse
-	69, // 77: slipway.container.v1.ContainerService.GetScanSpdx:output_type -> slipway.container.v1.GetScanSpdxResponse
-	70, // 78: slipway.container.v1.ContainerService.GetScanCycloneDx:output_type -> slipway.container.v1.GetScanCycloneDxResponse
-	71, // 79: slipway.container.v1.ContainerService.GetScanLogs:output_type -> slipway.container.v1.GetScanLogsResponse
-	72, // 80: slipway.container.v1.ContainerService.AwaitScan:output_type -> slipway.container.v1.AwaitScanResponse
-	38, // 81: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
-	40, // 82: slipway.container.v1.ContainerService.GetTrustedRoot:output_type -> slipway.container.v1.GetTrustedRootResponse
-	42, // 83: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
-	45, // 84: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	47, // 85: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	51, // 86: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	49, // 87: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	61, // [61:88] is the sub-list for method output_type
-	34, // [34:61] is the sub-list for method input_type
+	61, // 46: slipway.container.v1.ContainerService.ListCatalog:input_type -> slipway.container.v1.ListCatalogRequest
+	62, // 47: slipway.container.v1.ContainerService.GetCatalogImage:input_type -> slipway.container.v1.GetCatalogImageRequest
+	63, // 48: slipway.container.v1.ContainerService.GetCatalogLock:input_type -> slipway.container.v1.GetCatalogLockRequest
+	64, // 49: slipway.container.v1.ContainerService.GetCitation:input_type -> slipway.container.v1.GetCitationRequest
+	65, // 50: slipway.container.v1.ContainerService.DeleteCatalogImage:input_type -> slipway.container.v1.DeleteCatalogImageRequest
+	66, // 51: slipway.container.v1.ContainerService.CountCatalogPulls:input_type -> slipway.container.v1.CountCatalogPullsRequest
+	31, // 52: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	34, // 53: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	67, // 54: slipway.container.v1.ContainerService.DescribeScan:input_type -> slipway.container.v1.DescribeScanRequest
+	68, // 55: slipway.container.v1.ContainerService.DescribeBuildScan:input_type -> slipway.container.v1.DescribeBuildScanRequest
+	69, // 56: slipway.container.v1.ContainerService.GetScanSpdx:input_type -> slipway.container.v1.GetScanSpdxRequest
+	70, // 57: slipway.container.v1.ContainerService.GetScanCycloneDx:input_type -> slipway.container.v1.GetScanCycloneDxRequest
+	71, // 58: slipway.container.v1.ContainerService.GetScanLogs:input_type -> slipway.container.v1.GetScanLogsRequest
+	72, // 59: slipway.container.v1.ContainerService.AwaitScan:input_type -> slipway.container.v1.AwaitScanRequest
+	37, // 60: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
+	39, // 61: slipway.container.v1.ContainerService.GetTrustedRoot:input_type -> slipway.container.v1.GetTrustedRootRequest
+	41, // 62: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
+	44, // 63: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	46, // 64: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	50, // 65: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	48, // 66: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 67: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	7,  // 68: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	4,  // 69: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
+	9,  // 70: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	12, // 71: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	14, // 72: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	16, // 73: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	18, // 74: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	20, // 75: slipway.container.v1.ContainerService.ListOutdatedImages:output_type -> slipway.container.v1.ListOutdatedImagesResponse
+	25, // 76: slipway.container.v1.ContainerService.PatchImage:output_type -> slipway.container.v1.PatchImageResponse
+	28, // 77: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	30, // 78: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	73, // 79: slipway.container.v1.ContainerService.ListCatalog:output_type -> slipway.container.v1.ListCatalogResponse
+	74, // 80: slipway.container.v1.ContainerService.GetCatalogImage:output_type -> slipway.container.v1.GetCatalogImageResponse
+	75, // 81: slipway.container.v1.ContainerService.GetCatalogLock:output_type -> slipway.container.v1.GetCatalogLockResponse
+	76, // 82: slipway.container.v1.ContainerService.GetCitation:output_type -> slipway.container.v1.GetCitationResponse
+	77, // 83: slipway.container.v1.ContainerService.DeleteCatalogImage:output_type -> slipway.container.v1.DeleteCatalogImageResponse
+	78, // 84: slipway.container.v1.ContainerService.CountCatalogPulls:output_type -> slipway.container.v1.CountCatalogPullsResponse
+	32, // 85: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	35, // 86: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	79, // 87: slipway.container.v1.ContainerService.DescribeScan:output_type -> slipway.container.v1.DescribeScanResponse
+	80, // 88: slipway.container.v1.ContainerService.DescribeBuildScan:output_type -> slipway.container.v1.DescribeBuildScanResponse
+	81, // 89: slipway.container.v1.ContainerService.GetScanSpdx:output_type -> slipway.container.v1.GetScanSpdxResponse
+	82, // 90: slipway.container.v1.ContainerService.GetScanCycloneDx:output_type -> slipway.container.v1.GetScanCycloneDxResponse
+	83, // 91: slipway.container.v1.ContainerService.GetScanLogs:output_type -> slipway.container.v1.GetScanLogsResponse
+	84, // 92: slipway.container.v1.ContainerService.AwaitScan:output_type -> slipway.container.v1.AwaitScanResponse
+	38, // 93: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
+	40, // 94: slipway.container.v1.ContainerService.GetTrustedRoot:output_type -> slipway.container.v1.GetTrustedRootResponse
+	42, // 95: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
+	45, // 96: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	47, // 97: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	51, // 98: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	49, // 99: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	67, // [67:100] is the sub-list for method output_type
+	34, // [34:67] is the sub-list for method input_type
 	34, // [34:34] is the sub-list for extension type_name
 	34, // [34:34] is the sub-list for extension extendee
 	0,  // [0:34] is the sub-list for field type_name
@@ -4191,6 +4234,7 @@ func file_slipway_container_v1_container_proto_init() {
 	if File_slipway_container_v1_container_proto != nil {
 		return
 	}
+	file_slipway_container_v1_catalog_proto_init()
 	file_slipway_container_v1_plan_proto_init()
 	file_slipway_container_v1_request_proto_init()
 	file_slipway_container_v1_scan_proto_init()

@@ -33,6 +33,12 @@ const (
 	ContainerService_PatchImage_FullMethodName           = "/slipway.container.v1.ContainerService/PatchImage"
 	ContainerService_RevokeBuild_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeBuild"
 	ContainerService_RevokeToken_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeToken"
+	ContainerService_ListCatalog_FullMethodName          = "/slipway.container.v1.ContainerService/ListCatalog"
+	ContainerService_GetCatalogImage_FullMethodName      = "/slipway.container.v1.ContainerService/GetCatalogImage"
+	ContainerService_GetCatalogLock_FullMethodName       = "/slipway.container.v1.ContainerService/GetCatalogLock"
+	ContainerService_GetCitation_FullMethodName          = "/slipway.container.v1.ContainerService/GetCitation"
+	ContainerService_DeleteCatalogImage_FullMethodName   = "/slipway.container.v1.ContainerService/DeleteCatalogImage"
+	ContainerService_CountCatalogPulls_FullMethodName    = "/slipway.container.v1.ContainerService/CountCatalogPulls"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
 	ContainerService_ListAbilities_FullMethodName        = "/slipway.container.v1.ContainerService/ListAbilities"
 	ContainerService_DescribeScan_FullMethodName         = "/slipway.container.v1.ContainerService/DescribeScan"
@@ -102,6 +108,22 @@ type ContainerServiceClient interface {
 	// RevokeToken revokes an image name on behalf of an operator, who authenticates with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
+	// ListCatalog returns the images that were kept, in the given order. It requires no login.
+	ListCatalog(ctx context.Context, in *ListCatalogRequest, opts ...grpc.CallOption) (*ListCatalogResponse, error)
+	// GetCatalogImage returns an image of the catalog. It requires no login. A deleted image is returned
+	// with the time of its deletion.
+	GetCatalogImage(ctx context.Context, in *GetCatalogImageRequest, opts ...grpc.CallOption) (*GetCatalogImageResponse, error)
+	// GetCatalogLock returns the packages of an image of the catalog as a lock file. It requires no
+	// login, and works for deleted images. Internal: the gateway serves it as a file.
+	GetCatalogLock(ctx context.Context, in *GetCatalogLockRequest, opts ...grpc.CallOption) (*GetCatalogLockResponse, error)
+	// GetCitation returns how to cite an image of the catalog. It requires no login. Internal: the
+	// gateway serves it as a file.
+	GetCitation(ctx context.Context, in *GetCitationRequest, opts ...grpc.CallOption) (*GetCitationResponse, error)
+	// DeleteCatalogImage deletes the name of an image of the catalog on behalf of an operator, who
+	// authenticates with HTTP basic. Its description and its lock remain.
+	DeleteCatalogImage(ctx context.Context, in *DeleteCatalogImageRequest, opts ...grpc.CallOption) (*DeleteCatalogImageResponse, error)
+	// CountCatalogPulls adds pulls to the statistics of images of the catalog. Internal.
+	CountCatalogPulls(ctx context.Context, in *CountCatalogPullsRequest, opts ...grpc.CallOption) (*CountCatalogPullsResponse, error)
 	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
@@ -281,6 +303,66 @@ func (c *containerServiceClient) RevokeToken(ctx context.Context, in *RevokeToke
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevokeTokenResponse)
 	err := c.cc.Invoke(ctx, ContainerService_RevokeToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) ListCatalog(ctx context.Context, in *ListCatalogRequest, opts ...grpc.CallOption) (*ListCatalogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCatalogResponse)
+	err := c.cc.Invoke(ctx, ContainerService_ListCatalog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetCatalogImage(ctx context.Context, in *GetCatalogImageRequest, opts ...grpc.CallOption) (*GetCatalogImageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCatalogImageResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetCatalogImage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetCatalogLock(ctx context.Context, in *GetCatalogLockRequest, opts ...grpc.CallOption) (*GetCatalogLockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCatalogLockResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetCatalogLock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) GetCitation(ctx context.Context, in *GetCitationRequest, opts ...grpc.CallOption) (*GetCitationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCitationResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetCitation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) DeleteCatalogImage(ctx context.Context, in *DeleteCatalogImageRequest, opts ...grpc.CallOption) (*DeleteCatalogImageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteCatalogImageResponse)
+	err := c.cc.Invoke(ctx, ContainerService_DeleteCatalogImage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) CountCatalogPulls(ctx context.Context, in *CountCatalogPullsRequest, opts ...grpc.CallOption) (*CountCatalogPullsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountCatalogPullsResponse)
+	err := c.cc.Invoke(ctx, ContainerService_CountCatalogPulls_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -507,6 +589,22 @@ type ContainerServiceServer interface {
 	// RevokeToken revokes an image name on behalf of an operator, who authenticates with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
+	// ListCatalog returns the images that were kept, in the given order. It requires no login.
+	ListCatalog(context.Context, *ListCatalogRequest) (*ListCatalogResponse, error)
+	// GetCatalogImage returns an image of the catalog. It requires no login. A deleted image is returned
+	// with the time of its deletion.
+	GetCatalogImage(context.Context, *GetCatalogImageRequest) (*GetCatalogImageResponse, error)
+	// GetCatalogLock returns the packages of an image of the catalog as a lock file. It requires no
+	// login, and works for deleted images. Internal: the gateway serves it as a file.
+	GetCatalogLock(context.Context, *GetCatalogLockRequest) (*GetCatalogLockResponse, error)
+	// GetCitation returns how to cite an image of the catalog. It requires no login. Internal: the
+	// gateway serves it as a file.
+	GetCitation(context.Context, *GetCitationRequest) (*GetCitationResponse, error)
+	// DeleteCatalogImage deletes the name of an image of the catalog on behalf of an operator, who
+	// authenticates with HTTP basic. Its description and its lock remain.
+	DeleteCatalogImage(context.Context, *DeleteCatalogImageRequest) (*DeleteCatalogImageResponse, error)
+	// CountCatalogPulls adds pulls to the statistics of images of the catalog. Internal.
+	CountCatalogPulls(context.Context, *CountCatalogPullsRequest) (*CountCatalogPullsResponse, error)
 	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
@@ -598,6 +696,24 @@ func (UnimplementedContainerServiceServer) RevokeBuild(context.Context, *RevokeB
 }
 func (UnimplementedContainerServiceServer) RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeToken not implemented")
+}
+func (UnimplementedContainerServiceServer) ListCatalog(context.Context, *ListCatalogRequest) (*ListCatalogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCatalog not implemented")
+}
+func (UnimplementedContainerServiceServer) GetCatalogImage(context.Context, *GetCatalogImageRequest) (*GetCatalogImageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCatalogImage not implemented")
+}
+func (UnimplementedContainerServiceServer) GetCatalogLock(context.Context, *GetCatalogLockRequest) (*GetCatalogLockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCatalogLock not implemented")
+}
+func (UnimplementedContainerServiceServer) GetCitation(context.Context, *GetCitationRequest) (*GetCitationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCitation not implemented")
+}
+func (UnimplementedContainerServiceServer) DeleteCatalogImage(context.Context, *DeleteCatalogImageRequest) (*DeleteCatalogImageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteCatalogImage not implemented")
+}
+func (UnimplementedContainerServiceServer) CountCatalogPulls(context.Context, *CountCatalogPullsRequest) (*CountCatalogPullsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountCatalogPulls not implemented")
 }
 func (UnimplementedContainerServiceServer) GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServiceInfo not implemented")
@@ -870,6 +986,114 @@ func _ContainerService_RevokeToken_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ContainerServiceServer).RevokeToken(ctx, req.(*RevokeTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_ListCatalog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCatalogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).ListCatalog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_ListCatalog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).ListCatalog(ctx, req.(*ListCatalogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetCatalogImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCatalogImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetCatalogImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetCatalogImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetCatalogImage(ctx, req.(*GetCatalogImageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetCatalogLock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCatalogLockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetCatalogLock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetCatalogLock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetCatalogLock(ctx, req.(*GetCatalogLockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_GetCitation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCitationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetCitation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetCitation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetCitation(ctx, req.(*GetCitationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_DeleteCatalogImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteCatalogImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).DeleteCatalogImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_DeleteCatalogImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).DeleteCatalogImage(ctx, req.(*DeleteCatalogImageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_CountCatalogPulls_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountCatalogPullsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).CountCatalogPulls(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_CountCatalogPulls_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).CountCatalogPulls(ctx, req.(*CountCatalogPullsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1180,6 +1404,30 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeToken",
 			Handler:    _ContainerService_RevokeToken_Handler,
+		},
+		{
+			MethodName: "ListCatalog",
+			Handler:    _ContainerService_ListCatalog_Handler,
+		},
+		{
+			MethodName: "GetCatalogImage",
+			Handler:    _ContainerService_GetCatalogImage_Handler,
+		},
+		{
+			MethodName: "GetCatalogLock",
+			Handler:    _ContainerService_GetCatalogLock_Handler,
+		},
+		{
+			MethodName: "GetCitation",
+			Handler:    _ContainerService_GetCitation_Handler,
+		},
+		{
+			MethodName: "DeleteCatalogImage",
+			Handler:    _ContainerService_DeleteCatalogImage_Handler,
+		},
+		{
+			MethodName: "CountCatalogPulls",
+			Handler:    _ContainerService_CountCatalogPulls_Handler,
 		},
 		{
 			MethodName: "GetServiceInfo",

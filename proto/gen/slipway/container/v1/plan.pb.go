@@ -62,7 +62,10 @@ type Plan struct {
 	// Then frozen is also set.
 	Mirror bool `protobuf:"varint,14,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	// Whether the image may only be pulled after its scan.
-	ScanRequired  bool `protobuf:"varint,15,opt,name=scan_required,json=scanRequired,proto3" json:"scan_required,omitempty"`
+	ScanRequired bool `protobuf:"varint,15,opt,name=scan_required,json=scanRequired,proto3" json:"scan_required,omitempty"`
+	// Id of the kept image that the request made or found; "" for none. Its name then replaces that of
+	// the token.
+	KeptId        string `protobuf:"bytes,16,opt,name=kept_id,json=keptId,proto3" json:"kept_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +205,13 @@ func (x *Plan) GetScanRequired() bool {
 	return false
 }
 
+func (x *Plan) GetKeptId() string {
+	if x != nil {
+		return x.KeptId
+	}
+	return ""
+}
+
 // Source is an image in any registry.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,7 +280,7 @@ var File_slipway_container_v1_plan_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/platform/v1/access.proto\"\x8e\x04\n" +
+	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/platform/v1/access.proto\"\xa7\x04\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
 	"\x06source\x18\x02 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x12\n" +
@@ -289,7 +299,8 @@ const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\x06frozen\x18\f \x01(\bR\x06frozen\x12\x16\n" +
 	"\x06format\x18\r \x01(\tR\x06format\x12\x16\n" +
 	"\x06mirror\x18\x0e \x01(\bR\x06mirror\x12#\n" +
-	"\rscan_required\x18\x0f \x01(\bR\fscanRequired\"b\n" +
+	"\rscan_required\x18\x0f \x01(\bR\fscanRequired\x12\x17\n" +
+	"\akept_id\x18\x10 \x01(\tR\x06keptId\"b\n" +
 	"\x06Source\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +

@@ -1,0 +1,47 @@
+-- Images with public names that do not expire: the catalog.
+CREATE TABLE container_kept (
+    id              text   PRIMARY KEY, -- the content id of the build
+    name            text   NOT NULL,    -- of the image below the id
+    tag             text   NOT NULL,
+    platform        text   NOT NULL,
+    format          text   NOT NULL,    -- 'sif' or ''
+    endpoint        text   NOT NULL,    -- who kept it, with the three below; '': anonymous
+    user_id         bigint NOT NULL,
+    workspace_id    bigint NOT NULL,
+    organization_id bigint NOT NULL,
+    request         bytea  NOT NULL,    -- slipway.container.v1.ContainerRequest without secrets
+    specs           text   NOT NULL,    -- what was requested, a line each
+    build           bytea  NOT NULL,    -- slipway.build.v1.SubmitBuildRequest with the lock, compressed with gzip
+    build_id        text   NOT NULL,    -- the newest build
+    package_count   bigint NOT NULL,
+    created_at      bigint NOT NULL,
+    built_at        bigint NOT NULL,    -- 0: the image was never built
+    digest          text   NOT NULL,    -- '' until it is built
+    size            bigint NOT NULL,    -- compressed, of all platforms
+    pulls           bigint NOT NULL,
+    deleted_at      bigint NOT NULL,    -- 0: the name works
+    deletion        text   NOT NULL     -- the reason
+);
+CREATE INDEX container_kept_by_build ON container_kept (build_id);
+CREATE INDEX container_kept_by_time ON container_kept (created_at, id);
+CREATE INDEX container_kept_by_pulls ON container_kept (pulls, id);
+CREATE INDEX container_kept_by_name ON container_kept (name, tag, id);
+
+-- The packages of kept images on all platforms.
+CREATE TABLE container_kept_packages (
+    kept_id   text    NOT NULL,
+    name      text    NOT NULL,
+    version   text    NOT NULL,
+    kind      text    NOT NULL, -- conda or pypi
+    license   text    NOT NULL,
+    requested boolean NOT NULL, -- not only a dependency
+    PRIMARY KEY (kept_id, name, version, kind)
+);
+CREATE INDEX container_kept_packages_by_name ON container_kept_packages (name, version, kept_id);
+
+CREATE TABLE container_kept_pulls (
+    kept_id text   NOT NULL,
+    day     text   NOT NULL, -- in UTC, e.g. 2026-03-01
+    pulls   bigint NOT NULL,
+    PRIMARY KEY (kept_id, day)
+);

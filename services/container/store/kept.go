@@ -1,0 +1,345 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/sqldb"
+)
+
+// A Kept is a row of container_kept: an image with a public name that does not expire.
+type Kept struct {
+	ID string
+	// Name and Tag are those of the image below its ID.
+	Name, Tag        string
+	Platform, Format string
+	BuildID          string
+	Created          time.Time
+	// Built is zero until the image is built. Digest and Size, in bytes, are then set as well.
+	Built  time.Time
+	Digest string
+	Size   int64
+	Pulls  int64
+	// LastPull is a date in UTC; "" without pulls.
+	LastPull string
+	// Deleted is zero while the name works.
+	Deleted  time.Time
+	Deletion string
+	// Specs are what was requested.
+	Specs        []string
+	PackageCount int
+	// Packages are those that the query selects.
+	Packages []KeptPackage
+}
+
+// A KeptPackage is a package of a kept image.
+type KeptPackage struct {
+	ImagePackage
+	License string
+	// Requested is false for a dependency.
+	Requested bool
+}
+
+// A NewKept is an image to keep.
+type NewKept struct {
+	Kept
+	Owner   *platformv1.Identity
+	Request *containerv1.ContainerRequest
+	// Build makes the image, at any time.
+	Build *buildv1.SubmitBuildRequest
+}
+
+// unknownKept returns the fault for an image that was never kept.
+func unknownKept(cause error) error {
+	return fault.NotFound.New("There is no such image in the catalog", cause)
+}
+
+// Keep inserts an image unless it exists. An image that an operator deleted remains deleted: then Keep
+// returns fault.Conflict. If there are limits.KeptImages, it returns fault.Exhausted.
+func (s Store) Keep(ctx context.Context, k NewKept) error {
+	request, err := proto.Marshal(k.Request)
+	if err != nil {
+		return err
+	}
+	build, err := sqldb.Pack(k.Build)
+	if err != nil {
+		return err
+	}
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
+		var deleted, count int64
+		var reason string
+		err := t.QueryRowContext(ctx, `SELECT deleted_at, deletion FROM container_kept WHERE id = $1`, k.ID).Scan(&deleted, &reason)
+		switch {
+		case err == nil && deleted > 0:
+			return fault.Conflict.Newf("The operator of this server deleted the name of this image%s; request it without keep", because(reason))
+		case err == nil:
+			_, err := t.ExecContext(ctx, `UPDATE container_kept SET build_id = $2 WHERE id = $1`, k.ID, k.BuildID)
+			return err
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM container_kept`).Scan(&count); err != nil {
+			return err
+		}
+		if count >= limits.KeptImages {
+			return fault.Exhausted.Newf("The catalog has %d images, which is the limit; the operator of this server can delete some", count)
+		}
+		id := k.Owner
+		_, err = t.ExecContext(ctx, `
+			INSERT INTO container_kept (id, name, tag, platform, format, endpoint, user_id, workspace_id, organization_id, request, specs, build,
+				build_id, package_count, created_at, built_at, digest, size, pulls, deleted_at, deletion)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '', 0, 0, 0, '')
+			ON CONFLICT (id) DO NOTHING`,
+			k.ID, k.Name, k.Tag, k.Platform, k.Format, id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), caller.Of(id).OrganizationID,
+			request, strings.Join(k.Specs, "\n"), build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
+		if err != nil {
+			return fmt.Errorf("keeping an image: %w", err)
+		}
+		return insertKeptPackages(ctx, t, k.ID, k.Packages)
+	})
+}
+
+// because returns a reason as the end of a sentence.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+func insertKeptPackages(ctx context.Context, t *sql.Tx, id string, packages []KeptPackage) error {
+	const columns = 6
+	for some := range slices.Chunk(packages, 200) {
+		var args []any
+		for _, p := range some {
+			args = append(args, id, p.Name, p.Version, p.Kind, p.License, p.Requested)
+		}
+		query := `INSERT INTO container_kept_packages (kept_id, name, version, kind, license, requested) VALUES ` + sqldb.Placeholders(1, len(some), columns) + ` ON CONFLICT DO NOTHING` //nolint:gosec // placeholders
+		if _, err := t.ExecContext(ctx, query, args...); err != nil {
+			return fmt.Errorf("keeping the packages of an image: %w", err)
+		}
+	}
+	return nil
+}
+
+// keptColumns lists the columns that scannedKept reads.
+const keptColumns = `id, name, tag, platform, format, build_id, created_at, built_at, digest, size, pulls, deleted_at, deletion, specs, package_count,
+	COALESCE((SELECT max(day) FROM container_kept_pulls WHERE kept_id = id), '')`
+
+func scannedKept(row interface{ Scan(into ...any) error }) (Kept, error) {
+	var k Kept
+	var created, built, deleted int64
+	var specs string
+	err := row.Scan(&k.ID, &k.Name, &k.Tag, &k.Platform, &k.Format, &k.BuildID, &created, &built, &k.Digest, &k.Size, &k.Pulls, &deleted, &k.Deletion, &specs, &k.PackageCount, &k.LastPull)
+	k.Created, k.Built, k.Deleted = sqldb.Time(created), sqldb.Time(built), sqldb.Time(deleted)
+	if specs != "" {
+		k.Specs = strings.Split(specs, "\n")
+	}
+	return k, err
+}
+
+func scannedKeptRow(rows *sql.Rows) (Kept, error) { return scannedKept(rows) }
+
+// Kept returns a kept image without its packages, also a deleted one.
+func (s Store) Kept(ctx context.Context, id string) (Kept, error) {
+	k, err := scannedKept(s.db.PreparedRow(ctx, `SELECT `+keptColumns+` FROM container_kept WHERE id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, unknownKept(err)
+	}
+	return k, err
+}
+
+// KeptBuild returns the request that makes a kept image, with its lock.
+func (s Store) KeptBuild(ctx context.Context, id string) (*buildv1.SubmitBuildRequest, error) {
+	var packed []byte
+	err := s.db.PreparedRow(ctx, `SELECT build FROM container_kept WHERE id = $1`, id).Scan(&packed)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, unknownKept(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &buildv1.SubmitBuildRequest{}
+	return out, sqldb.Unpack(packed, limits.KeptBuild, out)
+}
+
+// KeptOf returns the kept images that a build makes.
+func (s Store) KeptOf(ctx context.Context, build string) ([]Kept, error) {
+	return sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: `SELECT ` + keptColumns + ` FROM container_kept WHERE build_id = $1`}.All(ctx, s.db, build)
+}
+
+// SetKeptBuild records the newest build of a kept image.
+func (s Store) SetKeptBuild(ctx context.Context, id, build string) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE container_kept SET build_id = $2 WHERE id = $1`, id, build)
+	return err
+}
+
+// SetKeptDigest records that a kept image was built.
+func (s Store) SetKeptDigest(ctx context.Context, id, digest string, size int64, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE container_kept SET digest = $2, size = $3, built_at = $4 WHERE id = $1`, id, digest, size, sqldb.Micros(now))
+	return err
+}
+
+// DeleteKept deletes the name of a kept image. Repeating it has no effect. It returns fault.NotFound if
+// the image was never kept.
+func (s Store) DeleteKept(ctx context.Context, id, reason string, now time.Time) error {
+	if _, err := s.Kept(ctx, id); err != nil {
+		return err
+	}
+	_, err := s.db.ExecContext(ctx, `UPDATE container_kept SET deleted_at = $2, deletion = $3 WHERE id = $1 AND deleted_at = 0`, id, sqldb.Micros(now), reason)
+	return err
+}
+
+// DeleteUnbuilt deletes the images that were kept before a time and never built.
+func (s Store) DeleteUnbuilt(ctx context.Context, before time.Time) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
+		const unbuilt = ` (SELECT id FROM container_kept WHERE built_at = 0 AND deleted_at = 0 AND created_at < $1)`
+		if _, err := t.ExecContext(ctx, `DELETE FROM container_kept_packages WHERE kept_id IN`+unbuilt, sqldb.Micros(before)); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(ctx, `DELETE FROM container_kept WHERE built_at = 0 AND deleted_at = 0 AND created_at < $1`, sqldb.Micros(before))
+		return err
+	})
+}
+
+// A CatalogQuery selects kept images.
+type CatalogQuery struct {
+	// Words are each the beginning of the name of a requested package or of the image, in lower case.
+	Words []string
+	// Package, Version and License are described in catalog.proto; "" selects all.
+	Package, Version, License string
+	// Sort is "newest", "pulls" or "name".
+	Sort string
+	// After is the ID of the last image of the previous page; "" for the first page.
+	After string
+	// Most is the maximum number of results.
+	Most int
+}
+
+// condition returns the condition of a query with its arguments.
+func (q CatalogQuery) condition() (where string, args []any) {
+	where = `built_at > 0 AND deleted_at = 0`
+	arg := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	const has = ` AND EXISTS (SELECT 1 FROM container_kept_packages p WHERE p.kept_id = container_kept.id AND `
+	for _, w := range q.Words {
+		prefix := arg(sqldb.Prefix(w))
+		where += ` AND (container_kept.name LIKE ` + prefix + ` ESCAPE '\' OR EXISTS (SELECT 1 FROM container_kept_packages p
+			WHERE p.kept_id = container_kept.id AND p.requested AND p.name LIKE ` + prefix + ` ESCAPE '\'))`
+	}
+	if q.Package != "" {
+		where += has + `p.name = ` + arg(q.Package)
+		if q.Version != "" {
+			where += ` AND (p.version = ` + arg(q.Version) + ` OR p.version LIKE ` + arg(sqldb.Prefix(q.Version+".")) + ` ESCAPE '\')`
+		}
+		where += `)`
+	}
+	if q.License != "" {
+		where += has + `p.requested AND lower(p.license) LIKE ` + arg(sqldb.Like(q.License)) + ` ESCAPE '\')`
+	}
+	return where, args
+}
+
+// The orders of the catalog: the columns of each.
+var catalogOrders = map[string]struct{ columns, direction, than string }{ //nolint:gochecknoglobals // constant
+	"newest": {"created_at, id", " DESC", "<"},
+	"pulls":  {"pulls, id", " DESC", "<"},
+	"name":   {"name, tag, id", "", ">"},
+}
+
+// Catalog returns kept images with their requested packages, at most limits.CatalogRequested of each.
+func (s Store) Catalog(ctx context.Context, q CatalogQuery) ([]Kept, error) {
+	where, args := q.condition()
+	order := catalogOrders[q.Sort]
+	if q.After != "" {
+		args = append(args, q.After)
+		where += fmt.Sprintf(` AND (%s) %s (SELECT %s FROM container_kept WHERE id = $%d)`, order.columns, order.than, order.columns, len(args))
+	}
+	args = append(args, q.Most)
+	by := strings.ReplaceAll(order.columns, ",", order.direction+",") + order.direction
+	query := fmt.Sprintf(`SELECT `+keptColumns+` FROM container_kept WHERE %s ORDER BY %s LIMIT $%d`, where, by, len(args)) //nolint:gosec // constants and placeholders
+	out, err := sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: query}.All(ctx, s.db, args...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i].Packages, err = s.keptPackages(ctx, out[i].ID, `AND requested ORDER BY name, version LIMIT $2`, limits.CatalogRequested); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// KeptPackages returns all packages of a kept image, the requested ones first.
+func (s Store) KeptPackages(ctx context.Context, id string) ([]KeptPackage, error) {
+	return s.keptPackages(ctx, id, `ORDER BY requested DESC, name, version`)
+}
+
+func (s Store) keptPackages(ctx context.Context, id, rest string, args ...any) ([]KeptPackage, error) {
+	return sqldb.Listing[KeptPackage]{
+		Read: `SELECT name, version, kind, license, requested FROM container_kept_packages WHERE kept_id = $1 ` + rest, //nolint:gosec // constants
+		Scan: func(rows *sql.Rows) (p KeptPackage, err error) {
+			err = rows.Scan(&p.Name, &p.Version, &p.Kind, &p.License, &p.Requested)
+			return p, err
+		},
+	}.All(ctx, s.db, append([]any{id}, args...)...)
+}
+
+// DayPulls is the number of pulls of a kept image on a day in UTC.
+type DayPulls struct {
+	Day   string
+	Pulls int64
+}
+
+// KeptPulls returns the pulls of a kept image since a day, oldest first.
+func (s Store) KeptPulls(ctx context.Context, id, since string) ([]DayPulls, error) {
+	return sqldb.Listing[DayPulls]{
+		Read: `SELECT day, pulls FROM container_kept_pulls WHERE kept_id = $1 AND day >= $2 ORDER BY day`,
+		Scan: func(rows *sql.Rows) (d DayPulls, err error) {
+			err = rows.Scan(&d.Day, &d.Pulls)
+			return d, err
+		},
+	}.All(ctx, s.db, id, since)
+}
+
+// AddKeptPulls adds pulls of kept images, by ID, on a day. Unknown IDs have no effect.
+func (s Store) AddKeptPulls(ctx context.Context, pulls map[string]int64, day string) error {
+	ids := make([]string, 0, len(pulls))
+	for id := range pulls {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids) // replicas lock rows in the same order
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
+		for _, id := range ids {
+			res, err := t.ExecContext(ctx, `UPDATE container_kept SET pulls = pulls + $2 WHERE id = $1`, id, pulls[id])
+			if known, err := s.db.Changed(res, err); err != nil || !known {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := t.ExecContext(ctx, `
+				INSERT INTO container_kept_pulls (kept_id, day, pulls) VALUES ($1, $2, $3)
+				ON CONFLICT (kept_id, day) DO UPDATE SET pulls = container_kept_pulls.pulls + excluded.pulls`, id, day, pulls[id]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
