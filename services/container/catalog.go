@@ -24,6 +24,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -31,10 +32,13 @@ import (
 const maxSearch = 200
 
 // reader identifies the caller of a read call of the catalog, which needs no login unless the server requires
-// one for everything.
+// one for everything. The call counts as a search.
 func (s *Service) reader(ctx context.Context) error {
-	_, err := s.identify(ctx, caller.Claim{})
-	return err
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, caller.Claim{})
+	if err != nil {
+		return err
+	}
+	return s.chargeKind(ctx, ratelimit.Searches, who, 1)
 }
 
 // ListCatalog returns a page of kept images.

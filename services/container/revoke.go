@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Revoked is the subject on which the id of a revoked request is published.
+// Revoked is the subject on which the id of a revoked request, or of a deleted kept image, is published.
 const Revoked = "container.revoked"
 
 // RevokeContainer revokes a request for a client that has its token, or for the user who

@@ -10,10 +10,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 )
@@ -46,6 +48,10 @@ func (s *Registry) restore(ctx context.Context, tok *resolvedToken) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		got, err := s.deps.Builds.RestoreImage(ctx, &buildv1.RestoreImageRequest{BuildId: tok.build})
+		if errors.Is(err, fault.NotFound) && oci.IsKeptID(tok.token) { // its record was deleted since the plan was read
+			fresh, err := s.deps.Containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: tok.token, Fresh: true})
+			return fresh.GetPlan().GetBuildId(), err
+		}
 		return got.GetBuildId(), err
 	})
 	place.Release()
