@@ -263,8 +263,7 @@ func (s *Service) DeleteCatalogImage(ctx context.Context, req *containerv1.Delet
 		}
 		return nil, s.sqlFault("deleting a name", err)
 	}
-	key := sha256.Sum256([]byte(req.GetId()))                                               // as registries identify tokens
-	if err := s.deps.Bus.Publish(Revoked, []byte(hex.EncodeToString(key[:]))); err != nil { // otherwise they notice it within a minute
+	if err := s.deps.Bus.Publish(Revoked, []byte(req.GetId())); err != nil { // otherwise they notice it within a minute
 		s.deps.Log.WarnContext(ctx, "The deletion of a name was not published", "kept_id", req.GetId(), "err", err)
 	}
 	return &containerv1.DeleteCatalogImageResponse{}, nil

@@ -191,8 +191,13 @@ func keyOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// revoke rejects a token, by key, for longer than a pending response may take to arrive.
+// revoke rejects a token, by key, for longer than a pending response may take to arrive. A kept image, whose id
+// is sent instead of a key, is looked up again, since the response has the reason of its deletion.
 func (t *tokens) revoke(key string) {
+	if oci.IsKeptID(key) {
+		t.known.Invalidate(keyOf(key))
+		return
+	}
 	t.refused.Set(key, 2*planTTL)
 	t.known.Invalidate(key)
 }
