@@ -73,11 +73,32 @@ func TestNaming(t *testing.T) {
 	}
 }
 
+// TestWords checks the names of kept images.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for items, want := range map[string]string{
+		"samtools=1.20": "samtools:1.20", "samtools=1.20 bwa=0.7.18": "samtools_bwa:1.20_0.7.18", "a=1 b=1": "a_b:1", "a=1 b": "a_b:latest", "r": "r:latest",
+		"a=1 b=2 c=3 d=4 e=5 f=6": "a_b_c_d_pruned:1_2_3_4_pruned", "": "environment:latest",
+	} {
+		e := envfile.Environment{Requirements: all(strings.Fields(items))}
+		if name, tag := namingOf(e).Words(); name+":"+tag != want {
+			t.Errorf("%q is %s:%s instead of %s", items, name, tag, want)
+		}
+	}
+	if name, tag := namingOf(envfile.Environment{Name: "My env"}).Words(); name+":"+tag != "myenv:latest" {
+		t.Errorf("an environment with a name is %s:%s", name, tag)
+	}
+}
+
 func FuzzNaming(f *testing.F) {
 	f.Add("env", "a=1\nb\nc::d>2")
 	f.Add("", "_a._b-\n--c\n1.0=..x")
 	f.Fuzz(func(t *testing.T, name, items string) {
 		e := envfile.Environment{Name: name, Requirements: all(strings.Split(items, "\n"))}
+		name, tag := namingOf(e).Words()
+		if full := "h.example/c/" + id + "/" + name + ":" + tag; reference.ReferenceRegexp.FindString(full) != full {
+			t.Errorf("%s is not a valid image name", full)
+		}
 		for _, strategy := range []string{NameNone, NameTagPrefix, NameImageSuffix} {
 			path, tag := namingOf(e).ImageName(strategy, id)
 			if full := "h.example/repo" + path + ":" + tag; reference.ReferenceRegexp.FindString(full) != full || len(path) > maxPrefix+1 {

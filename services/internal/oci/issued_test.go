@@ -15,6 +15,8 @@ func TestParseIssued(t *testing.T) {
 	t.Parallel()
 	for repository, want := range map[string]oci.IssuedName{
 		"wt/abc/library/ubuntu": {Token: "abc", Name: "library/ubuntu"}, "wt/abc/x": {Token: "abc", Name: "x"},
+		"c/0123456789abcdef/samtools": {Token: "0123456789abcdef", Name: "samtools"}, "c/abc/x": {}, "wt/0123456789abcdef/x": {}, "c/0123456789ABCDEF/x": {},
+		"c/0123456789abcdef": {}, "c/0123456789abcdef/": {},
 		"wt/abc": {}, "wt/abc/": {}, "wt//x": {}, "wt/": {}, "": {}, "library/wt/abc/x": {}, "wtf/abc/x": {},
 	} {
 		got, ok := oci.ParseIssued(repository)

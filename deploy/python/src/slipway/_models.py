@@ -374,6 +374,7 @@ class Submitted:
     mirror: bool | None = None
     message: str = ""
     scan_id: str = ""
+    kept_id: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import (
 type frozenFlags struct {
 	freeze     string
 	soci       bool
+	keep       bool
 	sif, await bool
 	progress   string // "auto", "plain" or "tty"
 }
@@ -34,6 +35,7 @@ func (f *frozenFlags) add(cmd *cobra.Command) {
 func (f *frozenFlags) addFreeze(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	usage.CompleteFlag(cmd, "freeze")
+	cmd.Flags().BoolVar(&f.keep, "keep", false, "Give an image of Conda packages a public name that does not expire. Everyone can see its packages.")
 	cmd.Flags().BoolVar(&f.soci, "soci", false, "Add a SOCI index to an image that is built or frozen, so that engines with the SOCI snapshotter start it before it is downloaded.")
 }
 
@@ -67,6 +69,10 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	if f.sif && f.soci {
 		return usage.Errorf("--sif and --soci exclude each other: a Singularity image is one file")
 	}
+	if f.keep && f.freeze != "" {
+		return usage.Errorf("--keep and --freeze exclude each other: the server stores kept images in its own repository")
+	}
+	req.Keep = f.keep
 	if req.Soci = f.soci; f.sif {
 		req.Format = "sif"
 	}

@@ -1,0 +1,135 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/container/migrations"
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestCatalog checks the orders, the pages and the searches of the catalog, and that it only lists images
+// that were built and not deleted.
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		if err := db.Migrate(t.Context(), "container", migrations.FS()); err != nil {
+			t.Fatal(err)
+		}
+		s, now := store.New(db), time.Now().Truncate(time.Microsecond)
+		id := func(n int) string { return fmt.Sprintf("%016x", n) }
+		keep := func(n int, name, version, license string) error {
+			return s.Keep(t.Context(), store.NewKept{
+				Kept: store.Kept{
+					ID: id(n), Name: name, Tag: version, Platform: "linux/amd64", BuildID: id(n) + "_1", Created: now.Add(time.Duration(n) * time.Second), Specs: []string{name + "=" + version, "x"},
+					PackageCount: 2, Packages: []store.KeptPackage{
+						{ImagePackage: store.ImagePackage{Name: name, Version: version, Kind: "conda"}, License: license, Requested: true},
+						{ImagePackage: store.ImagePackage{Name: "zlib", Version: "1.3", Kind: "conda"}, License: "Zlib"},
+					},
+				},
+				Request: &containerv1.ContainerRequest{Keep: true}, Build: &buildv1.SubmitBuildRequest{ContentId: id(n)},
+			})
+		}
+		for n, p := range [][3]string{1: {"samtools", "1.20", "MIT"}, 2: {"bwa", "0.7.18", "GPL-3.0-or-later"}, 3: {"samtools", "1.2", "MIT"}, 4: {"sam_100%", "1", ""}, 5: {"unbuilt", "1", ""}, 6: {"deleted", "1", ""}} {
+			if n == 0 {
+				continue
+			}
+			if err := keep(n, p[0], p[1], p[2]); err != nil {
+				t.Fatal(err)
+			}
+			if n == 5 {
+				continue
+			}
+			if err := s.SetKeptDigest(t.Context(), id(n), "sha256:1", 7, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.DeleteKept(t.Context(), id(6), "a reason", now); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AddKeptPulls(t.Context(), map[string]int64{id(2): 5, id(1): 2, "unknown": 9}, "2026-03-01"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AddKeptPulls(t.Context(), map[string]int64{id(2): 1}, "2026-03-02"); err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			q    store.CatalogQuery
+			want []int
+		}{
+			"newest":               {store.CatalogQuery{}, []int{4, 3, 2, 1}},
+			"most pulled":          {store.CatalogQuery{Sort: "pulls"}, []int{2, 1, 4, 3}},
+			"by name":              {store.CatalogQuery{Sort: "name"}, []int{2, 4, 3, 1}},
+			"a word":               {store.CatalogQuery{Words: []string{"samt"}}, []int{3, 1}},
+			"two words":            {store.CatalogQuery{Words: []string{"sam", "samt"}}, []int{3, 1}},
+			"a dependency":         {store.CatalogQuery{Words: []string{"zlib"}}, nil},
+			"signs":                {store.CatalogQuery{Words: []string{"sam_1"}}, []int{4}},
+			"a percent sign":       {store.CatalogQuery{Words: []string{"%"}}, nil},
+			"a package":            {store.CatalogQuery{Package: "zlib"}, []int{4, 3, 2, 1}},
+			"a version":            {store.CatalogQuery{Package: "samtools", Version: "1.2"}, []int{3}},
+			"a part of a version":  {store.CatalogQuery{Package: "samtools", Version: "1"}, []int{3, 1}},
+			"a licence":            {store.CatalogQuery{License: "gpl"}, []int{2}},
+			"of a dependency only": {store.CatalogQuery{License: "Zlib"}, nil},
+		} {
+			for most := 1; most <= 4; most += 3 { // one at a time, and all at once
+				q := c.q
+				if q.Most = most; q.Sort == "" {
+					q.Sort = "newest"
+				}
+				var got []int
+				for {
+					page, err := s.Catalog(t.Context(), q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, k := range page {
+						var n int
+						if _, err := fmt.Sscanf(k.ID, "%x", &n); err != nil || len(k.Packages) != 1 || !k.Packages[0].Requested {
+							t.Fatalf("%s: %+v, %v", name, k, err)
+						}
+						got, q.After = append(got, n), k.ID
+					}
+					if len(page) < most {
+						break
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%s, %d at a time: %v instead of %v", name, most, got, c.want)
+				}
+			}
+		}
+		if err := keep(6, "deleted", "1", ""); !errors.Is(err, fault.Conflict) {
+			t.Errorf("keeping a deleted image again: %v", err)
+		}
+		k, err := s.Kept(t.Context(), id(2))
+		if err != nil || k.Pulls != 6 || k.LastPull != "2026-03-02" || !slices.Equal(k.Specs, []string{"bwa=0.7.18", "x"}) || !k.Created.Equal(now.Add(2*time.Second)) || k.Size != 7 {
+			t.Errorf("%+v, %v", k, err)
+		}
+		if pulls, err := s.KeptPulls(t.Context(), id(2), "2026-03-02"); err != nil || len(pulls) != 1 || pulls[0].Pulls != 1 {
+			t.Errorf("%v, %v", pulls, err)
+		}
+		if b, err := s.KeptBuild(t.Context(), id(2)); err != nil || b.GetContentId() != id(2) {
+			t.Errorf("%v, %v", b, err)
+		}
+		if err := s.DeleteUnbuilt(t.Context(), now.Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for n, want := range map[int]bool{1: true, 5: false, 6: true} {
+			if _, err := s.Kept(t.Context(), id(n)); (err == nil) != want {
+				t.Errorf("after the deletion of images that were never built, %d: %v", n, err)
+			}
+		}
+		if err := s.DeleteKept(t.Context(), id(5), "", now); !errors.Is(err, fault.NotFound) {
+			t.Errorf("deleting an unknown image: %v", err)
+		}
+	})
+}
