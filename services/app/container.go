@@ -44,6 +44,7 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 			EmbeddedStore:    e.store(),
 			AnonymousAccess:  e.cfg.AnonymousAccess,
 			Keep:             keepFor(&e.cfg),
+			KeepPackages:     e.cfg.KeepPackages,
 			TokenTTL:         e.cfg.TokenTTL,
 			Retention:        e.cfg.RequestRetention,
 			CondaSolveWait:   e.cfg.CondaSolveWait,

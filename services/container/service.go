@@ -107,6 +107,8 @@ type Settings struct {
 	AnonymousAccess bool
 	// Keep is who may keep images: KeepOff, KeepUsers or KeepAll.
 	Keep string
+	// KeepPackages stores the packages of kept images beside them.
+	KeepPackages bool
 	// TokenTTL is how long a name is valid.
 	TokenTTL time.Duration
 	// Retention is how long a request is stored after its name expires; 0 is forever.

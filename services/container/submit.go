@@ -112,7 +112,8 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 	}
 	return request.Resolved{
 		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included, SifKey: s.deps.Signing.SifKey,
-		Record: p.Stored(s.deps.tokenIn(p.Image) != "", included),
+		KeepPackages: p.Raw.GetKeep() && s.deps.KeepPackages,
+		Record:       p.Stored(s.deps.tokenIn(p.Image) != "", included),
 	}, nil
 }
 

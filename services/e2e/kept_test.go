@@ -243,13 +243,15 @@ func (p *program) deletesKept(t *testing.T, id string, answer map[string]any) {
 	}
 }
 
-// TestKeptImageIsMadeAgain deletes a kept image from its registry, while its channel has lost a package, and
-// then the layers as well, while the channel has it. The image must be the same.
+// TestKeptImageIsMadeAgain deletes a kept image from its registry: while its channel has lost a package, then with the
+// whole registry, and last with all layers while the channel has lost all packages. The image must be the same each time.
 func TestKeptImageIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	up, images, channel := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic), newArtifacts(t)
 	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64"))
-	p := oneProcess(t, pushingTo(t, images, common(t, []string{up.Host}, keeping(channel.URL, "users"))))
+	more := keeping(channel.URL, "users")
+	more["keep_packages"] = "true"
+	p := oneProcess(t, pushingTo(t, images, common(t, []string{up.Host}, more)))
 	order := kept(base, "libcurl")
 	if r := p.call(http.MethodPost, "/v1alpha2/container", order); r.status != http.StatusUnauthorized {
 		t.Errorf("without a user: %d %s", r.status, r.body)
@@ -266,12 +268,28 @@ func TestKeptImageIsMadeAgain(t *testing.T) {
 	}{
 		{"the manifest, the record, and a package at the channel", func() {
 			channel.answer(curl, http.NotFound)
-			deleteManifest(t, images, digest)
+			deleteFrom(t, images, "manifests/"+digest)
 			p.change(t, `UPDATE build_builds SET id = 'deleted-' || id`) // a record that is deleted so soon after its build blocks another one for a minute
 		}},
 		{"the whole registry", func() {
 			channel.answer(curl, nil)
 			images.Empty(t)
+		}},
+		{"all layers, and all packages at the channel", func() {
+			for _, file := range []string{curl, "libzlib-1.2.13-h31becfc_5.conda", "c-ares-1.21.0-h31becfc_0.conda"} {
+				channel.answer(file, http.NotFound)
+			}
+			for _, l := range layersOf(t, answer) {
+				deleteFrom(t, images, "blobs/"+l)
+			}
+			deleteFrom(t, images, "manifests/"+digest)
+			if err := p.procs[0].stop(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(filepath.Join(p.procs[0].env["data_dir"], "packages")); err != nil {
+				t.Fatal(err)
+			}
+			p.procs[0].start()
 		}},
 	} {
 		loss.lose()
@@ -283,10 +301,21 @@ func TestKeptImageIsMadeAgain(t *testing.T) {
 	}
 }
 
-// deleteManifest deletes a kept image from a registry.
-func deleteManifest(t *testing.T, images *testkit.Registry, digest string) {
+// layersOf returns the layers of an image for one platform.
+func layersOf(t *testing.T, answer map[string]any) (out []string) {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodDelete, "http://"+images.Host+"/v2/slipway/builds/kept/manifests/"+digest, http.NoBody)
+	var m struct{ Layers []struct{ Digest string } }
+	mustJSON(t, request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body, &m)
+	for _, l := range m.Layers {
+		out = append(out, l.Digest)
+	}
+	return out
+}
+
+// deleteFrom deletes a manifest or a blob of kept images from a registry.
+func deleteFrom(t *testing.T, images *testkit.Registry, what string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodDelete, "http://"+images.Host+"/v2/slipway/builds/kept/"+what, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +325,7 @@ func deleteManifest(t *testing.T, images *testkit.Registry, digest string) {
 		t.Fatal(err)
 	}
 	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusAccepted {
-		t.Fatalf("deleting an image: %s, %v", resp.Status, err)
+		t.Fatalf("deleting %s: %s, %v", what, resp.Status, err)
 	}
 }
 

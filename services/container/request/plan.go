@@ -85,7 +85,7 @@ func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) Bui
 	for _, p := range of.after.Parts {
 		part := PlanPart{Images: p.Images, recipe: r.recipe("conda", of.after, p, out.condaFile)}
 		part.recipe.Source = &containerv1.Source{Registry: of.Base.Registry, Repository: of.Base.Repository, Reference: base.String()}
-		part.recipe.Mount = r.Raw.GetMount()
+		part.recipe.Mount, part.recipe.KeepPackages = r.Raw.GetMount(), r.KeepPackages
 		part.recipe.CondaOptions, part.recipe.Variables = of.conda.Options(), of.conda.Environment.Variables
 		query := of.LockQuery(p.Platform)
 		if lock == nil {

@@ -20,6 +20,8 @@ type Resolved struct {
 	Included Inclusions
 	// retained are the additions of an earlier request in place of those of this one; nil for none.
 	retained *containerv1.ContainerConfig
+	// KeepPackages reports whether the packages of an image to keep are stored beside it.
+	KeepPackages bool
 	// KeptAs is the name of an image to keep; the zero value for other images.
 	KeptAs KeptName
 	// Record is the request in the form that is stored: without contents, secrets and issued

@@ -107,6 +107,7 @@ type Config struct {
 
 	BuildRepository       string        `group:"Builds" key:"build_repository" common:"true" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
 	Keep                  string        `key:"keep" help:"Who may keep images of Conda packages for ever, under public names in the catalog: users, all (also clients without an access token) or off. Their pulls need no login. Empty: users, and off without anonymous_access."`
+	KeepPackages          bool          `key:"keep_packages" default:"false" help:"Whether the packages of kept images are stored beside these, in the same repository, so that the images can be made again after a channel has deleted a package. They need about as much space as the images again. It is for the role container, and for images that are kept while it is set."`
 	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Run them with slipwayd buildkitd, which isolates the steps of builds. Empty: the builder role starts buildkitd itself if it is installed beside slipwayd or on the PATH."`
 	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Client certificate of the builder role for the daemons of buildkit_addr (mTLS)."`
 	BuildkitKeyFile       string        `key:"buildkit_key_file" help:"Private key of buildkit_cert_file."`

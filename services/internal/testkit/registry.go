@@ -69,7 +69,7 @@ func (r *Registry) Stop() {
 func (r *Registry) Empty(t testing.TB) {
 	t.Helper()
 	deletes := true
-	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}, API: config.ConfigAPI{DeleteEnabled: &deletes}})
+	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}, API: config.ConfigAPI{DeleteEnabled: &deletes, Blob: config.ConfigAPIBlob{DeleteEnabled: &deletes}}})
 	t.Cleanup(func() { _ = store.Close() })
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,6 +52,9 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	m := e.layerBuilder(stop)
+	if err := e.storePackages(ctx, m.Fetch); err != nil {
+		return "", err
+	}
 	defer func() { e.job.Shared(m.Share.Keys()) }()
 	packages, err := m.Packages(ctx, e.records)
 	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // the packages are too large: see layerBuilder
@@ -107,7 +110,7 @@ func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Build
 	var received atomic.Int64
 	built, missing := 0, 0
 	return &layering.Builder{
-		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.channelLogins.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
+		Fetch: &layering.Fetcher{Stored: e.storedPackage(), Client: e.client, Authorize: e.channelLogins.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
 			if received.Add(n) > e.o.Disk && e.o.Disk > 0 {
 				stop(e.tooLarge())
 			}
@@ -196,13 +199,16 @@ func (e *environment) finish(ctx context.Context, m *layering.Builder, packages 
 	if err != nil {
 		return "", err
 	}
-	isAlone := index == nil && env == nil
+	isAlone := index == nil && env == nil && !e.job.Recipe.GetKeepPackages()
 	pushed, err := e.push(ctx, m, image, isAlone)
 	if err != nil || isAlone {
 		return pushed, err
 	}
 	to := &repository{Target: e.to, base: e.from}
 	if err := e.pushMountable(ctx, m, to, packages, env); err != nil {
+		return "", err
+	}
+	if err := e.pushKept(ctx, to, image); err != nil {
 		return "", err
 	}
 	root, err := e.pushSoci(ctx, m, to, packages, image, index)

@@ -27,6 +27,9 @@ type Fetcher struct {
 	Client *http.Client
 	// Authorize adds the login of a channel; nil if no channel requires one.
 	Authorize func(*http.Request)
+	// Stored opens a copy of an artifact with a SHA-256 that is stored elsewhere, which is used before the
+	// channel; an error means that there is none. nil for none at all.
+	Stored func(ctx context.Context, rec spec.Record) (io.ReadCloser, error)
 	// Wait pauses between attempts until ctx ends; nil waits for the given time.
 	Wait func(ctx context.Context, d time.Duration) error
 	// Dir is the folder for open artifacts; "" is the system's.
@@ -66,7 +69,7 @@ func (f *Fetcher) Fetch(ctx context.Context, rec spec.Record) (*os.File, int64, 
 	d := &download{Fetcher: f, rec: rec, file: file, sum: sum}
 	err = os.Remove(file.Name())
 	if err == nil {
-		err = d.run(ctx)
+		err = d.fetch(ctx)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != want {
 		err = fault.Invalid.New(fmt.Sprintf("The artifact %.200s does not match the lock: its digest is %s instead of %s; the channel has changed it, or sent another file", rec.FileName, got, want), ErrOutdated)
@@ -76,6 +79,26 @@ func (f *Fetcher) Fetch(ctx context.Context, rec spec.Record) (*os.File, int64, 
 		return nil, 0, err
 	}
 	return file, d.have, nil
+}
+
+// fetch copies the artifact from where it is stored or, if that fails, downloads it.
+func (d *download) fetch(ctx context.Context) error {
+	if d.Stored == nil || d.rec.SHA256 == "" {
+		return d.run(ctx)
+	}
+	body, err := d.Stored(ctx, d.rec)
+	if err != nil {
+		return d.run(ctx)
+	}
+	_, err = d.read("the registry", body)
+	err = errors.Join(err, body.Close())
+	if err == nil && hex.EncodeToString(d.sum.Sum(nil)) == strings.ToLower(d.rec.SHA256) {
+		return nil
+	}
+	if err := d.restart(); err != nil { // the copy is damaged
+		return err
+	}
+	return d.run(ctx)
 }
 
 // digestOf returns the digest to verify an artifact with.
@@ -213,7 +236,7 @@ func (d *download) do(ctx context.Context, req *http.Request) (again bool, err e
 	if again, err := d.checkResponse(resp); err != nil {
 		return again, err
 	}
-	return d.read(resp, &stallReader{resp.Body, stall})
+	return d.read(resp.Request.URL.Host, &stallReader{resp.Body, stall})
 }
 
 // checkResponse checks the status and headers of a response.
@@ -257,8 +280,8 @@ func (d *download) progress(n int64) {
 	}
 }
 
-// read reads a response up to the expected length.
-func (d *download) read(resp *http.Response, body io.Reader) (again bool, err error) {
+// read reads the missing bytes up to the expected length.
+func (d *download) read(host string, body io.Reader) (again bool, err error) {
 	most := d.rec.Size
 	if most <= 0 {
 		most = limits.ArtifactPacked
@@ -271,7 +294,7 @@ func (d *download) read(resp *http.Response, body io.Reader) (again bool, err er
 	case errors.As(err, new(*os.PathError)):
 		return false, err
 	case err != nil || d.rec.Size > 0 && d.have < d.rec.Size:
-		return true, fmt.Errorf("the download from %s was interrupted", resp.Request.URL.Host)
+		return true, fmt.Errorf("the download from %s was interrupted", host)
 	}
 	return false, nil
 }
