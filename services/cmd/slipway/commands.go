@@ -8,6 +8,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/account"
 	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/bundle"
+	"slipway.dev/services/cmd/slipway/internal/catalog"
 	"slipway.dev/services/cmd/slipway/internal/conda"
 	"slipway.dev/services/cmd/slipway/internal/image"
 	"slipway.dev/services/cmd/slipway/internal/nfcore"
@@ -45,6 +46,7 @@ func constructors(env func(string) string) []namedConstructor {
 		{"verify", verify.Command},
 		{"outdated", paged(patch.Outdated)},
 		{"patch", patch.Command},
+		{"catalog", paged(catalog.Command)},
 		{"search", paged(conda.Search)},
 		{"lock", conda.Lock},
 		{"explain", paged(conda.Explain)},

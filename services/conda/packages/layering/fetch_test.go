@@ -89,6 +89,45 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// TestFetchStored checks that a stored copy of an artifact is used before the channel, unless it is damaged.
+func TestFetchStored(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stored string
+		err    error
+		asked  int32 // requests to the channel
+	}{
+		"a copy":          {content, nil, 0},
+		"no copy":         {"", fault.NotFound.Newf("There is none"), 1},
+		"a damaged copy":  {strings.ToUpper(content), nil, 1},
+		"a part":          {content[:100_000], nil, 1},
+		"a longer copy":   {content + "x", nil, 1},
+		"an empty copy":   {"", nil, 1},
+		"another's bytes": {strings.Repeat("x", 2*len(content)), nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			var progress atomic.Int64
+			rec := channel(t, func(w http.ResponseWriter, r *http.Request) { asked.Add(1); serve(w, r) })
+			f := fetcher()
+			f.Progress = func(n int64) { progress.Add(n) }
+			f.Stored = func(context.Context, spec.Record) (io.ReadCloser, error) {
+				return io.NopCloser(strings.NewReader(c.stored)), c.err
+			}
+			file, size, err := f.Fetch(t.Context(), rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = file.Close() }()
+			raw, err := io.ReadAll(io.NewSectionReader(file, 0, size))
+			if err != nil || string(raw) != content || asked.Load() != c.asked || progress.Load() != size {
+				t.Errorf("%d bytes, %d requests to the channel, progress %d: %v", len(raw), asked.Load(), progress.Load(), err)
+			}
+		})
+	}
+}
+
 func failing(fails bool, w http.ResponseWriter, r *http.Request) {
 	if fails {
 		w.WriteHeader(http.StatusBadGateway)
