@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"slipway.dev/services/container"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/store"
 )
@@ -58,7 +58,7 @@ func (e *env) openImageStore(ctx context.Context) (parts, error) {
 // image, so an image that was not used for the lifetime of a name has no valid name.
 func (e *env) retention() store.Retention {
 	return store.Retention{
-		Idle: e.cfg.StoreKeep, Lease: e.cfg.TokenTTL + min(time.Hour, e.cfg.TokenTTL), Size: int64(e.cfg.StoreSize), Kept: StoreRepository + "/" + container.KeptRepository,
+		Idle: e.cfg.StoreKeep, Lease: e.cfg.TokenTTL + min(time.Hour, e.cfg.TokenTTL), Size: int64(e.cfg.StoreSize), Kept: StoreRepository + "/" + oci.KeptRepository,
 		// A push starts by checking existing blobs, and ends within its build's time limit.
 		// But an image on which steps have to run waits in the queue for a worker.
 		Unnamed: max(e.cfg.BuildTimeoutUser, e.cfg.BuildTimeoutAnonymous) + waitForSteps,

@@ -24,13 +24,17 @@ func registryRoute(path string) string {
 	switch {
 	case path == "/v2", path == "/v2/":
 		return "/v2"
-	case !strings.HasPrefix(path, "/v2/wt/"):
-		return other
 	}
-	for _, kind := range []string{"manifests", "blobs", "tags", "referrers"} {
-		if strings.Contains(path, "/"+kind+"/") {
-			return "/v2/wt/*/" + kind
+	for _, names := range []string{"/v2/wt/", "/v2/c/"} {
+		if !strings.HasPrefix(path, names) {
+			continue
 		}
+		for _, kind := range []string{"manifests", "blobs", "tags", "referrers"} {
+			if strings.Contains(path, "/"+kind+"/") {
+				return names + "*/" + kind
+			}
+		}
+		return names + "*"
 	}
-	return "/v2/wt/*"
+	return other
 }

@@ -87,7 +87,11 @@ func (s *Service) pushIndex(ctx context.Context, r store.Record, parts []store.R
 		}
 		images = append(images, oci.Part{Image: doc, Platform: platform})
 	}
-	index, err := oci.NewIndex(images, map[string]string{annotationID: r.ID, annotationDigest: r.Request.GetContentDigest()})
+	annotations := map[string]string{annotationID: r.ID, annotationDigest: r.Request.GetContentDigest()}
+	if s.isKept(t) { // it must have the same digest when it is made again
+		delete(annotations, annotationID)
+	}
+	index, err := oci.NewIndex(images, annotations)
 	if err != nil {
 		return index, err
 	}
@@ -103,4 +107,9 @@ func (s *Service) pushIndex(ctx context.Context, r store.Record, parts []store.R
 	}
 	err = s.deps.Control.For(access, t.GetRegistry()).ManifestPut(ctx, name, m)
 	return index, upstream.ControlFault(t.GetRegistry(), err)
+}
+
+// isKept reports whether a target is in the repository of kept images.
+func (s *Service) isKept(t *buildv1.Target) bool {
+	return oci.IsKeptRepository(t.GetRepository()) && s.deps.Keychain.IsBuildRepository(t.GetRegistry(), t.GetRepository())
 }

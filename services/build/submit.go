@@ -290,7 +290,7 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 		Lock: req.GetLock(),
 	}
 	r.Renumber(last + 1)
-	if req.GetIdentity() != nil {
+	if req.GetIdentity() != nil || s.isKept(req.GetTarget()) { // a user may have kept the image that is made again for others
 		r.TimeLimit = s.deps.TimeUser
 	}
 	data := req.GetRecipe().GetContextData()

@@ -97,7 +97,7 @@ func (s *Service) planFromToken(ctx context.Context, r request.Resolved, token s
 	if err := addConfig(plan, r); err != nil {
 		return nil, err
 	}
-	plan.Token = tokens.New()
+	plan.Token, plan.KeptId = tokens.New(), ""
 	if plan.Expiration = s.expirationOf(r.Included); rec.Expires.Before(plan.GetExpiration().AsTime()) {
 		plan.Expiration = timestamppb.New(rec.Expires)
 	}

@@ -39,6 +39,11 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 	if err := s.checkTargets(r.Caller, b); err != nil {
 		return submission{}, err
 	}
+	if r.Raw.GetKeep() {
+		if err := s.mayKeep(ctx, r, b.GetContentId()); err != nil {
+			return submission{}, err
+		}
+	}
 	plan := s.buildPlan(r, b.GetContentId(), b.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return submission{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)

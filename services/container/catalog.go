@@ -15,6 +15,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/container/citation"
@@ -33,17 +34,17 @@ const maxSearch = 200
 
 // reader identifies the caller of a read call of the catalog, which needs no login unless the server requires
 // one for everything. The call counts as a search.
-func (s *Service) reader(ctx context.Context) error {
+func (s *Service) reader(ctx context.Context) (*platformv1.Identity, error) {
 	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, caller.Claim{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.chargeKind(ctx, ratelimit.Searches, who, 1)
+	return who, s.chargeKind(ctx, ratelimit.Searches, who, 1)
 }
 
 // ListCatalog returns a page of kept images.
 func (s *Service) ListCatalog(ctx context.Context, req *containerv1.ListCatalogRequest) (*containerv1.ListCatalogResponse, error) {
-	if err := s.reader(ctx); err != nil {
+	if _, err := s.reader(ctx); err != nil {
 		return nil, err
 	}
 	q, err := catalogQuery(req)
@@ -118,7 +119,10 @@ func (s *Service) keptName(k store.Kept) string {
 
 // GetCatalogImage returns a kept image, also a deleted one.
 func (s *Service) GetCatalogImage(ctx context.Context, req *containerv1.GetCatalogImageRequest) (*containerv1.GetCatalogImageResponse, error) {
-	k, b, err := s.described(ctx, req.GetId())
+	if _, err := s.reader(ctx); err != nil {
+		return nil, err
+	}
+	k, err := s.keptImage(ctx, req.GetId())
 	if err != nil {
 		return nil, err
 	}
@@ -133,11 +137,7 @@ func (s *Service) GetCatalogImage(ctx context.Context, req *containerv1.GetCatal
 		return nil, s.sqlFault("reading the packages of a kept image", err)
 	}
 	out := s.catalogImage(k)
-	out.Specs = k.Specs
-	if locks := locksOf(b); len(locks) > 0 {
-		out.Channels = locks[0].GetChannels()
-	}
-	out.BaseImage = rpc.Optional(baseOf(b))
+	out.Specs, out.Channels, out.BaseImage = k.Specs, k.Channels, rpc.Optional(k.BaseImage)
 	digests, err := s.store.Digests(ctx, k.ID)
 	if err != nil {
 		return nil, s.sqlFault("reading the digests of a kept image", err)
@@ -158,41 +158,33 @@ func (s *Service) GetCatalogImage(ctx context.Context, req *containerv1.GetCatal
 	return &containerv1.GetCatalogImageResponse{Image: out}, nil
 }
 
-// described returns a kept image and the build that makes it, for a client that may read the catalog.
-func (s *Service) described(ctx context.Context, id string) (store.Kept, *buildv1.SubmitBuildRequest, error) {
-	if err := s.reader(ctx); err != nil {
-		return store.Kept{}, nil, err
+// withBuild calls f with a kept image and the build that makes it, for a client that may read the catalog. Clients
+// take turns, since the build is large.
+func (s *Service) withBuild(ctx context.Context, id string, f func(store.Kept, *buildv1.SubmitBuildRequest) error) error {
+	who, err := s.reader(ctx)
+	if err != nil {
+		return err
 	}
 	k, err := s.keptImage(ctx, id)
 	if err != nil {
-		return k, nil, err
+		return err
 	}
-	b, err := s.store.KeptBuild(ctx, id)
-	if err != nil {
-		err = s.sqlFault("reading how to make a kept image", err)
-	}
-	return k, b, err
-}
-
-// baseOf returns the base image of a build by digest; "" for none.
-func baseOf(b *buildv1.SubmitBuildRequest) string {
-	if len(b.GetParts()) > 0 {
-		return baseOf(b.GetParts()[0])
-	}
-	if b.GetRecipe().GetSource() == nil {
-		return ""
-	}
-	return oci.ReferenceOf(b.GetRecipe().GetSource()).String()
+	return s.deps.Turns.Do(ctx, caller.Of(who).Client(ctx), limits.KeptBuild, func() error {
+		b, err := s.store.KeptBuild(ctx, id)
+		if err != nil {
+			return s.sqlFault("reading how to make a kept image", err)
+		}
+		return f(k, b)
+	})
 }
 
 // GetCatalogLock returns the packages of a kept image as a lock file.
 func (s *Service) GetCatalogLock(ctx context.Context, req *containerv1.GetCatalogLockRequest) (*containerv1.GetCatalogLockResponse, error) {
-	_, b, err := s.described(ctx, req.GetId())
-	if err != nil {
-		return nil, err
-	}
-	text, err := keptLock(b, lockfile.Format(req.GetFormat()))
-	return &containerv1.GetCatalogLockResponse{Text: text}, err
+	out := &containerv1.GetCatalogLockResponse{}
+	return out, s.withBuild(ctx, req.GetId(), func(_ store.Kept, b *buildv1.SubmitBuildRequest) (err error) {
+		out.Text, err = keptLock(b, lockfile.Format(req.GetFormat()))
+		return err
+	})
 }
 
 // keptLock returns the lock of a build in a format. It returns fault.Invalid for a format that cannot hold it.
@@ -213,13 +205,22 @@ const condaLock = "conda-lock"
 
 // GetCitation returns how to cite a kept image.
 func (s *Service) GetCitation(ctx context.Context, req *containerv1.GetCitationRequest) (*containerv1.GetCitationResponse, error) {
-	k, b, err := s.described(ctx, req.GetId())
-	if err != nil {
-		return nil, err
-	}
+	out := &containerv1.GetCitationResponse{}
+	return out, s.withBuild(ctx, req.GetId(), func(k store.Kept, b *buildv1.SubmitBuildRequest) error {
+		image, err := s.cited(ctx, k, b)
+		if err != nil {
+			return err
+		}
+		out.Text, err = image.Text(req.GetFormat())
+		return err
+	})
+}
+
+// cited returns what the citation of a kept image describes.
+func (s *Service) cited(ctx context.Context, k store.Kept, b *buildv1.SubmitBuildRequest) (citation.Image, error) {
 	lock, err := keptLock(b, condaLock)
 	if err != nil {
-		return nil, err
+		return citation.Image{}, err
 	}
 	sum := sha256.Sum256([]byte(lock))
 	image := citation.Image{
@@ -229,7 +230,7 @@ func (s *Service) GetCitation(ctx context.Context, req *containerv1.GetCitationR
 	}
 	packages, err := s.store.KeptPackages(ctx, k.ID)
 	if err != nil {
-		return nil, s.sqlFault("reading the packages of a kept image", err)
+		return image, s.sqlFault("reading the packages of a kept image", err)
 	}
 	requested := map[string]bool{}
 	for _, p := range packages {
@@ -244,8 +245,7 @@ func (s *Service) GetCitation(ctx context.Context, req *containerv1.GetCitationR
 			}
 		}
 	}
-	text, err := image.Text(req.GetFormat())
-	return &containerv1.GetCitationResponse{Text: text}, err
+	return image, nil
 }
 
 // DeleteCatalogImage deletes the name of a kept image for operators.

@@ -28,7 +28,7 @@ func (s *Service) destination(ctx context.Context, r request.Resolved, plan requ
 		if !public || plan.MayBePrivate {
 			return to, fault.Invalid.Newf("keep: the image would be public, but its base image or a channel is only readable with a login; leave keep out")
 		}
-		to.Repository += "/" + KeptRepository
+		to.Repository += "/" + oci.KeptRepository
 		return to, nil
 	}
 	if !public || plan.MayBePrivate {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,9 +29,6 @@ import (
 // A kept image has a public name that does not expire: "c/<id>/<name>:<tag>". The id is the content ID of its
 // build, so that equal packages have one name. The build with its lock is stored for ever. Therefore the
 // image can be made again when it was lost, also long after the record of its build was deleted.
-
-// KeptRepository is where kept images are stored, below the repository of builds.
-const KeptRepository = "kept"
 
 // Who may keep images (Settings.Keep).
 const (
@@ -57,31 +55,62 @@ func (s *Service) checkKeep(p request.Parsed, recipe request.Recipe, who *platfo
 	return nil
 }
 
-// checkKeptChannels returns fault.Invalid if a package is from a channel that the operator has not configured
-// and that is not well known: its address may be secret, and everyone could read it.
+// checkKeptChannels returns fault.Invalid if a channel of a lock is neither configured by the operator nor well
+// known: its address may be secret, and everyone could read it. Wheels are only from the hosts that the operator
+// configured.
 func checkKeptChannels(lock *request.Locked) error {
+	refused := func(channel string) error {
+		return fault.Invalid.Newf("keep: the channel %s is neither well known nor configured on this server, so it cannot be shown with a public image; leave the channel or keep out", fault.Quote(channel))
+	}
+	for i, url := range lock.GetChannelUrls() {
+		if !slices.Contains(lock.GetIndexedChannels(), url) && i < len(lock.GetChannels()) {
+			return refused(lock.GetChannels()[i])
+		}
+	}
 	for _, l := range lock.GetAnswer().GetLocks() {
 		for _, p := range l.GetPackages() {
-			if !isIndexed(lock.SolvePackagesResponse, p.GetUrl()) {
-				return fault.Invalid.Newf("keep: the channel of %s is not one that all users of this server know, so its packages cannot be in a public image; "+
-					"use channels that the server lists (`slipway info`), or leave keep out", fault.Quote(p.GetName()))
+			if !isWheel(p) && !isIndexed(lock.SolvePackagesResponse, p.GetUrl()) {
+				return refused(p.GetChannel())
 			}
 		}
 	}
 	return nil
 }
 
-// isIndexed reports whether the address of a package is in a channel that all users may find.
-func isIndexed(lock *condav1.SolvePackagesResponse, address string) bool {
-	for _, channel := range lock.GetIndexedChannels() {
-		if strings.HasPrefix(address, strings.TrimSuffix(channel, "/")+"/") {
-			return true
-		}
+// keptAs prepares the build of a kept image, and returns the image's name. lock must not be nil: requests for kept images wait
+// for the solution.
+func keptAs(b *buildv1.SubmitBuildRequest, of request.Packages, lock *request.Locked) (request.KeptName, error) {
+	if lock == nil {
+		return request.KeptName{}, request.NotSolved(request.Pending{}, "")
 	}
-	return false
+	if err := checkKeptChannels(lock); err != nil {
+		return request.KeptName{}, err
+	}
+	request.Kept(b)
+	return request.NameOfKept(of, lock)
 }
 
-// keep stores the image of a build in the catalog.
+// isWheel reports whether a package is a wheel of PyPI.
+func isWheel(p *condav1.LockedPackage) bool { return strings.HasSuffix(p.GetFileName(), ".whl") }
+
+// isIndexed reports whether the address of a package is in a channel that all users may find.
+func isIndexed(lock *condav1.SolvePackagesResponse, address string) bool {
+	return slices.ContainsFunc(lock.GetIndexedChannels(), func(channel string) bool {
+		return strings.HasPrefix(address, strings.TrimSuffix(channel, "/")+"/")
+	})
+}
+
+// mayKeep returns an error if the caller may not keep the image of a build.
+func (s *Service) mayKeep(ctx context.Context, r request.Resolved, id string) error {
+	err := s.store.MayKeep(ctx, id, caller.Of(r.Caller).Client(ctx).String())
+	if _, isFault := fault.As(err); err != nil && !isFault {
+		err = s.sqlFault("reading the catalog", err)
+	}
+	return err
+}
+
+// keep stores the image of a build in the catalog, and puts its name into the plan: that of the first request
+// for the image, since others may have named its packages differently.
 func (s *Service) keep(ctx context.Context, r request.Resolved, b *buildv1.SubmitBuildRequest, plan *containerv1.Plan) error {
 	stored := proto.CloneOf(b)
 	anonymize(stored)
@@ -96,23 +125,37 @@ func (s *Service) keep(ctx context.Context, r request.Resolved, b *buildv1.Submi
 		Kept: store.Kept{
 			ID: plan.GetKeptId(), Name: plan.GetName(), Tag: plan.GetReference(), Platform: plan.GetPlatform(), Format: plan.GetFormat(),
 			BuildID: plan.GetBuildId(), Created: s.deps.Now(), Specs: shortened(specs), Packages: keptPackages(locksOf(b), requested),
+			BaseImage: baseImage(b),
 		},
-		Owner: r.Caller, Request: r.Record, Build: stored,
+		Client: caller.Of(r.Caller).Client(ctx).String(), Request: r.Record, Build: stored,
+	}
+	if locks := locksOf(b); len(locks) > 0 {
+		k.Channels = locks[0].GetChannels()
 	}
 	k.PackageCount = len(k.Packages)
-	if err := s.store.Keep(ctx, k); err != nil {
-		if _, isFault := fault.As(err); isFault {
-			return err
-		}
+	kept, err := s.store.Keep(ctx, k)
+	if err != nil {
 		return s.sqlFault("keeping an image", err)
 	}
-	if !plan.GetBuilt() {
+	plan.Name, plan.Reference = kept.Name, kept.Tag
+	if !plan.GetBuilt() || kept.Digest != "" {
 		return nil
 	}
 	if err := s.noteKept(ctx, plan.GetBuildId()); err != nil { // otherwise it is noted when it is described
 		s.deps.Log.WarnContext(ctx, "The digest of a kept image was not stored", "build_id", plan.GetBuildId(), "err", err)
 	}
 	return nil
+}
+
+// baseImage returns the base image of a build by digest; "" for none.
+func baseImage(b *buildv1.SubmitBuildRequest) string {
+	if len(b.GetParts()) > 0 {
+		return baseImage(b.GetParts()[0])
+	}
+	if b.GetRecipe().GetSource() == nil {
+		return ""
+	}
+	return oci.ReferenceOf(b.GetRecipe().GetSource()).String()
 }
 
 // anonymize removes the caller of a build, and of the builds that it is made from: any caller may start it.
@@ -157,7 +200,7 @@ func keptPackages(locks []*condav1.SolvePackagesResponse, requested map[string]b
 		for _, l := range lock.GetAnswer().GetLocks() {
 			for _, p := range l.GetPackages() {
 				of := store.ImagePackage{Name: p.GetName(), Version: p.GetVersion(), Kind: "conda"}
-				if strings.HasSuffix(p.GetFileName(), ".whl") {
+				if isWheel(p) {
 					of.Kind = "pypi"
 				}
 				if !seen[of] {
@@ -170,31 +213,13 @@ func keptPackages(locks []*condav1.SolvePackagesResponse, requested map[string]b
 	return out
 }
 
-// kept returns a kept image as a request that any client could have made. If its build has failed, or the
-// record of the build was deleted, it starts another one.
+// kept returns a kept image as a request that any client could have made.
 func (s *Service) kept(ctx context.Context, id string) (store.Record, error) {
-	k, err := s.keptImage(ctx, id)
+	k, err := s.workingKept(ctx, id)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if !k.Deleted.IsZero() {
-		return store.Record{}, s.errDeleted(k)
-	}
-	if s.deps.Build == nil {
-		return store.Record{}, errNoBuilds()
-	}
-	state, err := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: k.BuildID, NoWait: true})
-	isLost := errors.Is(err, fault.NotFound)
-	if err != nil && !isLost {
-		return store.Record{}, err
-	}
-	isBuilt := state.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
-	if isLost || state.GetState() == buildv1.BuildState_BUILD_STATE_FAILED && s.deps.Now().Sub(state.GetCompletedAt().AsTime()) > keptRetry {
-		if k.BuildID, isBuilt, err = s.rebuildKept(ctx, id); err != nil {
-			return store.Record{}, err
-		}
-	}
-	at, err := s.deps.Build.LocateBuild(ctx, &buildv1.LocateBuildRequest{BuildId: k.BuildID})
+	source, isBuilt, err := s.keptSource(ctx, k)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -205,10 +230,79 @@ func (s *Service) kept(ctx context.Context, id string) (store.Record, error) {
 	until := s.expiration()
 	plan := &containerv1.Plan{
 		Token: id, KeptId: id, Name: k.Name, Reference: k.Tag, Platform: k.Platform, Format: k.Format, BuildId: k.BuildID, Built: isBuilt,
-		Source:     &containerv1.Source{Registry: at.GetTarget().GetRegistry(), Repository: at.GetTarget().GetRepository(), Reference: at.GetTarget().GetTag()},
-		Expiration: until, Digests: digests,
+		Source: source, Expiration: until, Digests: digests,
 	}
 	return store.Record{Key: id, Created: k.Created, Expires: until.AsTime(), Plan: plan, Request: &containerv1.ContainerRequest{Keep: true}}, nil
+}
+
+// keptSource returns where a kept image is stored, and whether its newest build has succeeded. The record of that
+// build may have been deleted.
+func (s *Service) keptSource(ctx context.Context, k store.Kept) (*containerv1.Source, bool, error) {
+	if s.deps.Build == nil {
+		return nil, false, errNoBuilds()
+	}
+	at, err := s.deps.Build.LocateBuild(ctx, &buildv1.LocateBuildRequest{BuildId: k.BuildID})
+	t := at.GetTarget()
+	if errors.Is(err, fault.NotFound) {
+		b, err := s.keptBuild(ctx, k.ID)
+		if err != nil {
+			return nil, false, err
+		}
+		t = b.GetTarget()
+	} else if err != nil {
+		return nil, false, err
+	}
+	return &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag()}, at.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, nil
+}
+
+// workingKept returns a kept image whose name was not deleted.
+func (s *Service) workingKept(ctx context.Context, id string) (store.Kept, error) {
+	k, err := s.keptImage(ctx, id)
+	if err == nil && !k.Deleted.IsZero() {
+		err = s.errDeleted(k)
+	}
+	return k, err
+}
+
+// reviveKept starts the build of a kept image, on behalf of the client behind the call, if its last build failed
+// some time ago, if the record of the build was deleted, if the repository of builds has moved, or if the registry has
+// lost the image.
+func (s *Service) reviveKept(ctx context.Context, id string, isLost bool) error {
+	k, err := s.workingKept(ctx, id)
+	if err != nil {
+		return err
+	}
+	if s.deps.Build == nil {
+		return errNoBuilds()
+	}
+	state, err := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: k.BuildID, NoWait: true})
+	switch {
+	case errors.Is(err, fault.NotFound):
+		isLost = true
+	case err != nil:
+		return err
+	case state.GetState() == buildv1.BuildState_BUILD_STATE_FAILED:
+		isLost = s.deps.Now().Sub(state.GetCompletedAt().AsTime()) > keptRetry
+	}
+	if !isLost {
+		source, _, err := s.keptSource(ctx, k)
+		if err != nil || s.deps.owns(source.GetRegistry(), source.GetRepository()) {
+			return err
+		}
+	}
+	b, err := s.keptBuild(ctx, id)
+	if err != nil {
+		return err
+	}
+	resp, err := s.startBuild(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := s.store.SetKeptBuild(ctx, id, resp.GetBuildId()); err != nil {
+		return s.sqlFault("storing the build of a kept image", err)
+	}
+	s.deps.Log.InfoContext(ctx, "A kept image is built again, unless it exists", "kept_id", id, "build_id", resp.GetBuildId(), "cached", resp.GetCached())
+	return nil
 }
 
 // keptImage returns an image of the catalog, also a deleted one.
@@ -230,28 +324,21 @@ func (s *Service) errDeleted(k store.Kept) error {
 		k.Deleted.UTC().Format(time.DateOnly), reason, s.publicURL(), k.ID)
 }
 
-// rebuildKept starts the build of a kept image on behalf of the client behind the call, or finds the image.
-func (s *Service) rebuildKept(ctx context.Context, id string) (build string, isBuilt bool, err error) {
+// keptBuild returns the build that makes a kept image in the present repository of builds, for the client behind
+// the call.
+func (s *Service) keptBuild(ctx context.Context, id string) (*buildv1.SubmitBuildRequest, error) {
 	b, err := s.store.KeptBuild(ctx, id)
 	if err != nil {
-		return "", false, s.sqlFault("reading how to make a kept image", err)
+		return nil, s.sqlFault("reading how to make a kept image", err)
 	}
 	move(b, s.deps.Builds, clientIP(ctx))
-	resp, err := s.startBuild(ctx, b)
-	if err != nil {
-		return "", false, err
-	}
-	if err := s.store.SetKeptBuild(ctx, id, resp.GetBuildId()); err != nil {
-		return "", false, s.sqlFault("storing the build of a kept image", err)
-	}
-	s.deps.Log.InfoContext(ctx, "A kept image is built again", "kept_id", id, "build_id", resp.GetBuildId(), "cached", resp.GetCached())
-	return resp.GetBuildId(), resp.GetSucceeded(), nil
+	return b, nil
 }
 
 // move sets the client of a build, and the repository of its result: that of builds may have moved since.
 func move(b *buildv1.SubmitBuildRequest, to Builds, clientIP string) {
 	b.ClientIp = clientIP
-	b.Target.Registry, b.Target.Repository = to.Registry, to.Repository+"/"+KeptRepository
+	b.Target.Registry, b.Target.Repository = to.Registry, to.Repository+"/"+oci.KeptRepository
 	for _, part := range b.GetParts() {
 		move(part, to, clientIP)
 	}
@@ -336,4 +423,26 @@ func (s *Service) imageSize(ctx context.Context, repo upstream.Repository, doc o
 		sum += n
 	}
 	return sum, nil
+}
+
+// sweepKept notes the kept images whose builds have ended without this service noticing, and deletes those that
+// were never built.
+func (s *Service) sweepKept(ctx context.Context, now time.Time) error {
+	if s.deps.Build == nil {
+		return nil
+	}
+	all, err := s.store.Unbuilt(ctx, now.Add(-keptRetry))
+	for _, k := range all {
+		state, stateErr := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: k.BuildID, NoWait: true})
+		isGone := errors.Is(stateErr, fault.NotFound) || state.GetState() == buildv1.BuildState_BUILD_STATE_FAILED
+		switch {
+		case isGone:
+			err = errors.Join(err, s.store.DeleteUnbuilt(ctx, k.ID, now.Add(-limits.KeptUnbuilt)))
+		case stateErr != nil:
+			return errors.Join(err, stateErr)
+		case state.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED:
+			err = errors.Join(err, s.noteKept(ctx, k.BuildID))
+		}
+	}
+	return errors.Join(err, s.store.DeleteKeptPulls(ctx, now.Add(-limits.CatalogPullDays*day).UTC().Format(time.DateOnly)))
 }

@@ -125,10 +125,18 @@ func (s *Service) publicDescription(rec store.Record) *containerv1.DescribeConta
 		ContainerPlatform: proto.String(plan.GetPlatform()),
 		Freeze:            proto.Bool(rec.Request.GetFreeze() || rec.Request.GetMirror()),
 		CreationTime:      timestamppb.New(rec.Created),
-		Expiration:        timestamppb.New(rec.Expires),
+		Expiration:        expirationShown(rec),
 		RevocationTime:    timestamp(rec.Revoked),
 		BuildId:           rpc.Optional(plan.GetBuildId()),
 	}
+}
+
+// expirationShown returns when a name expires; nil for that of a kept image.
+func expirationShown(rec store.Record) *timestamppb.Timestamp {
+	if rec.Plan.GetKeptId() != "" {
+		return nil
+	}
+	return timestamppb.New(rec.Expires)
 }
 
 // addPrivate adds the additions to the image, its digests, and the user who made the

@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"context"
+	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -12,6 +13,7 @@ import (
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 )
 
 // NameContainer returns a new name for the result of an earlier request or build
@@ -23,6 +25,9 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 		return nil, err
 	}
 	plan := named.Plan
+	if err := s.nameKept(ctx, plan); err != nil {
+		return nil, err
+	}
 	plan.Token, plan.Expiration = tokens.New(), s.expiration()
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return nil, fault.Invalid.Newf("The name of the image is %d characters too long to be served", n)
@@ -145,4 +150,22 @@ func (s *Service) authorizeInputs(ctx context.Context, id string, b *buildv1.Loc
 	}
 	return fault.Denied.Newf("The image holds files that were sent with a request, or an image that was named by its token; send the token in the name of " +
 		"that request instead of the id of the build, or the access token of a user who made it")
+}
+
+// nameKept puts the permanent name of a kept image into its plan. It returns fault.NotFound if the name was deleted.
+func (s *Service) nameKept(ctx context.Context, plan *containerv1.Plan) error {
+	src := plan.GetSource()
+	if !oci.IsKeptRepository(src.GetRepository()) || !s.deps.owns(src.GetRegistry(), src.GetRepository()) || plan.GetConfig() != nil {
+		return nil
+	}
+	id, _, _ := strings.Cut(plan.GetBuildId(), "_")
+	if plan.GetKeptId() != "" {
+		id = plan.GetKeptId()
+	}
+	k, err := s.workingKept(ctx, id)
+	if err != nil {
+		return err
+	}
+	plan.KeptId, plan.Name, plan.Reference = id, k.Name, k.Tag
+	return nil
 }

@@ -62,17 +62,14 @@ func (s *Service) submitLayers(ctx context.Context, r request.Resolved, known so
 	lock, _ := known.solution.(*request.Locked)
 	b := known.build
 	if b == nil {
-		plan := r.PackagePlan(known.packages, lock, base)
-		if b, err = s.draft(ctx, r, plan); err != nil {
+		if b, err = s.draft(ctx, r, r.PackagePlan(known.packages, lock, base)); err != nil {
 			return submission{}, err
 		}
-		r.KeptAs = plan.KeptName()
 	}
 	if r.Raw.GetKeep() {
-		if err := checkKeptChannels(lock); err != nil {
+		if r.KeptAs, err = keptAs(b, known.packages, lock); err != nil {
 			return submission{}, err
 		}
-		request.Kept(b)
 	}
 	start := s.startBuild
 	if known.isStored() && lock != nil {

@@ -111,7 +111,7 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 		return request.Resolved{}, err
 	}
 	return request.Resolved{
-		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included, SifKey: s.deps.Signing.SifKey,
+		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included, SifKey: s.sifKeyFor(p),
 		KeepPackages: p.Raw.GetKeep() && s.deps.KeepPackages,
 		Record:       p.Stored(s.deps.tokenIn(p.Image) != "", included),
 	}, nil
@@ -124,4 +124,13 @@ func (s *Service) submitDockerfile(ctx context.Context, r request.Resolved) (sub
 		return submission{}, err
 	}
 	return s.submitBuild(ctx, r, b, s.startBuild)
+}
+
+// sifKeyFor returns the key that signs the Singularity image of a request inside its file; "" for none. A kept image
+// can be made again after the key was replaced, so that it is only signed by statements that refer to it.
+func (s *Service) sifKeyFor(p request.Parsed) string {
+	if p.Raw.GetKeep() {
+		return ""
+	}
+	return s.deps.Signing.SifKey
 }

@@ -6,7 +6,6 @@ import (
 
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/retry"
 )
@@ -52,7 +51,7 @@ func (s *Service) sweep(ctx context.Context) bool {
 	failed("Expired layers were not deleted", s.store.DeleteLayers(ctx, now))
 	failed("Old locks were not deleted", s.store.DeleteLocks(ctx, s.oldestLock(now)))
 	failed("Packages of deleted requests were not deleted", s.deleteBatches(ctx, func() (bool, error) { return s.store.DeletePackages(ctx, now.Add(-unusedPackages)) }))
-	failed("Kept images that were never built were not deleted", s.store.DeleteUnbuilt(ctx, now.Add(-limits.KeptUnbuilt)))
+	failed("The catalog was not cleaned", s.sweepKept(ctx, now))
 	failed("Old scans were not deleted", s.store.DeleteScans(ctx, now.Add(-time.Hour)))
 	if s.deps.Retention > 0 {
 		failed("Old signatures were not deleted", s.store.DeleteSignatures(ctx, now.Add(-s.deps.TokenTTL-s.deps.Retention-unusedSignatures)))

@@ -29,6 +29,11 @@ func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveToke
 			return &containerv1.ResolveTokenResponse{Plan: plan}, nil
 		}
 	}
+	if oci.IsKeptID(token) {
+		if err := s.reviveKept(ctx, token, req.GetLost()); err != nil {
+			return nil, err
+		}
+	}
 	rec, err := s.live(ctx, token)
 	if err != nil {
 		return nil, err

@@ -122,6 +122,10 @@ func TestKeptImages(t *testing.T) {
 			t.Errorf("the same request got %v", again)
 		}
 		p.inCatalog(t, id, target, digest)
+		added := p.order(map[string]any{"containerImage": target, "containerConfig": map[string]any{"env": []string{"ADDED=yes"}}})
+		if cf, err := pull(t, text(added, "targetImage"), "amd64").ConfigFile(); err != nil || !slices.Contains(cf.Config.Env, "ADDED=yes") || !strings.Contains(text(added, "targetImage"), "/wt/") {
+			t.Errorf("with additions: %v, %v", added, err)
+		}
 		p.keepsNothingElse(t, base)
 
 		lost := map[string]func(){
@@ -193,7 +197,7 @@ func (p *program) keepsNothingElse(t *testing.T, base string) {
 		"nameStrategy":    func(r map[string]any) { r["nameStrategy"] = "none" },
 		"requires build":  func(r map[string]any) { r["buildTemplate"] = "conda/micromamba:v1" },
 		"keep is for":     func(r map[string]any) { r["containerImage"] = base; delete(r, "packages") },
-		"not one that all": func(r map[string]any) {
+		"neither well known": func(r map[string]any) {
 			r["packages"].(map[string]any)["channels"] = []string{p.procs[0].env["conda_channel_alias"] + "/other"}
 		},
 	} {
@@ -248,11 +252,12 @@ func (p *program) deletesKept(t *testing.T, id string, answer map[string]any) {
 func TestKeptImageIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	up, images, channel := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic), newArtifacts(t)
-	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64"))
+	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
 	more := keeping(channel.URL, "users")
 	more["keep_packages"] = "true"
 	p := oneProcess(t, pushingTo(t, images, common(t, []string{up.Host}, more)))
 	order := kept(base, "libcurl")
+	order["containerPlatform"] = "linux/amd64,linux/arm64"
 	if r := p.call(http.MethodPost, "/v1alpha2/container", order); r.status != http.StatusUnauthorized {
 		t.Errorf("without a user: %d %s", r.status, r.body)
 	}
@@ -301,15 +306,20 @@ func TestKeptImageIsMadeAgain(t *testing.T) {
 	}
 }
 
-// layersOf returns the layers of an image for one platform.
-func layersOf(t *testing.T, answer map[string]any) (out []string) {
+// layersOf returns the layers of all platforms of an image, each once.
+func layersOf(t *testing.T, answer map[string]any) []string {
 	t.Helper()
-	var m struct{ Layers []struct{ Digest string } }
-	mustJSON(t, request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body, &m)
-	for _, l := range m.Layers {
-		out = append(out, l.Digest)
+	var index struct{ Manifests []struct{ Digest string } }
+	mustJSON(t, request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body, &index)
+	layers := map[string]bool{}
+	for _, at := range index.Manifests {
+		var m struct{ Layers []struct{ Digest string } }
+		mustJSON(t, request(t, http.MethodGet, v2(text(answer, "targetImage"))+"/manifests/"+at.Digest, nil).body, &m)
+		for _, l := range m.Layers {
+			layers[l.Digest] = true
+		}
 	}
-	return out
+	return slices.Sorted(maps.Keys(layers))
 }
 
 // deleteFrom deletes a manifest or a blob of kept images from a registry.

@@ -47,10 +47,11 @@ func (s *Registry) restore(ctx context.Context, tok *resolvedToken) error {
 	id, err := s.restores.Do(ctx, tok.build, func(ctx context.Context) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		got, err := s.deps.Builds.RestoreImage(ctx, &buildv1.RestoreImageRequest{BuildId: tok.build})
-		if errors.Is(err, fault.NotFound) && oci.IsKeptID(tok.token) {
-			return s.restoreKept(ctx, tok)
+		if oci.IsKeptID(tok.token) { // the records of its builds may have been deleted
+			fresh, err := s.deps.Containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: tok.token, Fresh: true, Lost: true})
+			return fresh.GetPlan().GetBuildId(), err
 		}
+		got, err := s.deps.Builds.RestoreImage(ctx, &buildv1.RestoreImageRequest{BuildId: tok.build})
 		return got.GetBuildId(), err
 	})
 	place.Release()
@@ -58,17 +59,6 @@ func (s *Registry) restore(ctx context.Context, tok *resolvedToken) error {
 		return fmt.Errorf("rebuilding a lost image: %w", err)
 	}
 	return s.awaitResult(ctx, tok, id)
-}
-
-// restoreKept rebuilds a kept image whose build has no record any more. Reading its plan starts a new build,
-// unless another pull has started one since the token was read.
-func (s *Registry) restoreKept(ctx context.Context, tok *resolvedToken) (string, error) {
-	fresh, err := s.deps.Containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: tok.token, Fresh: true})
-	if err != nil || !fresh.GetPlan().GetBuilt() {
-		return fresh.GetPlan().GetBuildId(), err
-	}
-	got, err := s.deps.Builds.RestoreImage(ctx, &buildv1.RestoreImageRequest{BuildId: fresh.GetPlan().GetBuildId()})
-	return got.GetBuildId(), err
 }
 
 // awaitResult waits for a build of the token's image.

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// A keptCounter counts the pulls of kept images for the catalog. Its numbers are for people: what a killed
-// process has not stored is lost.
+// A keptCounter counts the pulls of kept images for the catalog. Its numbers are for display
+// only: what a killed process has not stored is lost.
 type keptCounter struct {
 	containers containerv1.ContainerServiceClient
 	mu         sync.Mutex

@@ -234,11 +234,11 @@ func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolved
 	key := keyOf(token)
 	resp, err := t.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		t.refused.Set(key, unknownTTL)
 		t.known.Invalidate(key)
-		if oci.IsKeptID(token) { // it may have been deleted, which the message says
+		if oci.IsKeptID(token) { // it may have been deleted, which each response says
 			return nil, coded(fault.NotFound.New(e.Public, err), "NAME_UNKNOWN")
 		}
+		t.refused.Set(key, unknownTTL)
 		return nil, unknownName(err)
 	}
 	if err != nil {

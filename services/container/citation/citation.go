@@ -22,7 +22,7 @@ type Image struct {
 	IsSIF bool
 	// Digest is that of its manifest; "" until the image is built.
 	Digest string
-	// Platforms are for people, e.g. "linux/amd64,linux/arm64".
+	// Platforms are for display, e.g. "linux/amd64,linux/arm64".
 	Platforms string
 	Kept      time.Time
 	// Lock is the lock with all packages.

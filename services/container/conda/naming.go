@@ -207,3 +207,22 @@ func NameOf(spec string) (name string, ok bool) {
 	p, ok := readPkg(spec)
 	return p.name, ok
 }
+
+// ItemNaming returns the naming of the environment by its items, without its own name.
+func (r Recipe) ItemNaming() Naming {
+	if len(r.named.pkgs) > 0 {
+		return r.named
+	}
+	return namingOf(envfile.Environment{Requirements: r.Environment.Requirements})
+}
+
+// NamingOf returns the naming of packages by name.
+func NamingOf(names ...string) (n Naming) {
+	for _, name := range names {
+		n.pkgs = append(n.pkgs, pkg{name: letters(strings.ToLower(name))})
+	}
+	return n
+}
+
+// IsZero reports whether the naming has no readable part.
+func (n Naming) IsZero() bool { return len(n.pkgs) == 0 }

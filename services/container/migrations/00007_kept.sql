@@ -5,16 +5,15 @@ CREATE TABLE container_kept (
     tag             text   NOT NULL,
     platform        text   NOT NULL,
     format          text   NOT NULL,    -- 'sif' or ''
-    endpoint        text   NOT NULL,    -- who kept it, with the three below; '': anonymous
-    user_id         bigint NOT NULL,
-    workspace_id    bigint NOT NULL,
-    organization_id bigint NOT NULL,
+    client          text   NOT NULL,    -- who kept it, as fairshare.Client
     request         bytea  NOT NULL,    -- slipway.container.v1.ContainerRequest without secrets
     specs           text   NOT NULL,    -- what was requested, a line each
+    channels        text   NOT NULL,    -- a line each
+    base_image      text   NOT NULL,    -- by digest
     build           bytea  NOT NULL,    -- slipway.build.v1.SubmitBuildRequest with the lock, compressed with gzip
     build_id        text   NOT NULL,    -- the newest build
     package_count   bigint NOT NULL,
-    created_at      bigint NOT NULL,
+    created_at      bigint NOT NULL,    -- of an image that was never built, when it was requested last
     built_at        bigint NOT NULL,    -- 0: the image was never built
     digest          text   NOT NULL,    -- '' until it is built
     size            bigint NOT NULL,    -- compressed, of all platforms
@@ -22,6 +21,8 @@ CREATE TABLE container_kept (
     deleted_at      bigint NOT NULL,    -- 0: the name works
     deletion        text   NOT NULL     -- the reason
 );
+CREATE INDEX container_kept_by_client ON container_kept (client);
+CREATE INDEX container_kept_unbuilt ON container_kept (created_at) WHERE built_at = 0;
 CREATE INDEX container_kept_by_build ON container_kept (build_id);
 CREATE INDEX container_kept_by_time ON container_kept (created_at, id);
 CREATE INDEX container_kept_by_pulls ON container_kept (pulls, id);
@@ -45,3 +46,4 @@ CREATE TABLE container_kept_pulls (
     pulls   bigint NOT NULL,
     PRIMARY KEY (kept_id, day)
 );
+CREATE INDEX container_kept_pulls_by_day ON container_kept_pulls (day);

@@ -1,10 +1,13 @@
 package request
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/fault"
 )
@@ -31,10 +34,36 @@ func (p Parsed) checkKeep() error {
 // A KeptName is the name of a kept image below its ID.
 type KeptName struct{ Name, Tag string }
 
-// KeptName returns the name of an image of Conda packages. The zero value is returned for other images.
-func (p BuildPlan) KeptName() KeptName {
-	name, tag := p.names.Words()
-	return KeptName{name, tag}
+// NameOfKept returns the name of an image that is kept: the requested packages, or those of a lock that no other
+// package needs, with their versions. The name of an environment is not used, since it could mislead others.
+func NameOfKept(of Packages, lock *Locked) (KeptName, error) {
+	names := of.conda.ItemNaming()
+	if names.IsZero() {
+		var records []spec.Record
+		if err := json.Unmarshal([]byte(lock.GetRecords()[0]), &records); err != nil {
+			return KeptName{}, fmt.Errorf("reading the records of a lock: %w", err)
+		}
+		names = conda.NamingOf(roots(records)...)
+	}
+	name, tag := names.In(lock.GetAnswer().GetLocks()[0].GetPackages()).Words()
+	return KeptName{name, tag}, nil
+}
+
+// roots returns the names of the packages that no other package needs.
+func roots(records []spec.Record) []string {
+	needed := map[string]bool{}
+	for _, r := range records {
+		for _, name := range r.Needs() {
+			needed[name] = true
+		}
+	}
+	var out []string
+	for _, r := range records {
+		if !needed[r.Name] {
+			out = append(out, r.Name)
+		}
+	}
+	return out
 }
 
 // Requested returns the specifications of the packages, without those of every environment, and the names
@@ -42,7 +71,7 @@ func (p BuildPlan) KeptName() KeptName {
 func (p Packages) Requested() (specs []string, names map[string]bool) {
 	names = map[string]bool{}
 	for _, item := range p.conda.Environment.Requirements {
-		specs = append(specs, strings.ReplaceAll(item.Text, "\n", " "))
+		specs = append(specs, strings.Join(strings.Fields(item.Text), " "))
 		if name, ok := conda.NameOf(item.Text); ok {
 			names[name] = true
 		}

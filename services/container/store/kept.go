@@ -13,9 +13,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
@@ -40,7 +38,9 @@ type Kept struct {
 	Deleted  time.Time
 	Deletion string
 	// Specs are what was requested.
-	Specs        []string
+	Specs, Channels []string
+	// BaseImage has a digest.
+	BaseImage    string
 	PackageCount int
 	// Packages are those that the query selects.
 	Packages []KeptPackage
@@ -57,7 +57,8 @@ type KeptPackage struct {
 // A NewKept is an image to keep.
 type NewKept struct {
 	Kept
-	Owner   *platformv1.Identity
+	// Client is who keeps it.
+	Client  string
 	Request *containerv1.ContainerRequest
 	// Build makes the image, at any time.
 	Build *buildv1.SubmitBuildRequest
@@ -68,49 +69,68 @@ func unknownKept(cause error) error {
 	return fault.NotFound.New("There is no such image in the catalog", cause)
 }
 
-// Keep inserts an image unless it exists. An image that an operator deleted remains deleted: then Keep
-// returns fault.Conflict. If there are limits.KeptImages, it returns fault.Exhausted.
-func (s Store) Keep(ctx context.Context, k NewKept) error {
+// MayKeep returns whether a client may keep an image: fault.Conflict if an operator deleted it, and
+// fault.Exhausted if the client or all clients have kept as many others as they may.
+func (s Store) MayKeep(ctx context.Context, id, client string) error {
+	k, err := s.Kept(ctx, id)
+	switch {
+	case err == nil && !k.Deleted.IsZero():
+		return fault.Conflict.Newf("The operator of this server deleted the name of this image%s; request it without keep", because(k.Deletion))
+	case err == nil || !errors.Is(err, fault.NotFound):
+		return err
+	}
+	var all, own int64
+	err = s.db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM container_kept WHERE deleted_at = 0), (SELECT count(*) FROM container_kept WHERE client = $1 AND deleted_at = 0)`, client).Scan(&all, &own)
+	switch {
+	case err != nil:
+		return err
+	case all >= limits.KeptImages:
+		return fault.Exhausted.Newf("The catalog has %d images, which is the limit; the operator of this server can delete some", all)
+	case own >= limits.KeptImagesClient:
+		return fault.Exhausted.Newf("You have kept %d images, which is the limit; request the image without keep, or ask the operator of this server to delete some", own)
+	}
+	return nil
+}
+
+// Keep inserts an image unless it exists, and returns the stored one. For an image that was never built, it
+// begins again to wait for the build.
+func (s Store) Keep(ctx context.Context, k NewKept) (Kept, error) {
 	request, err := proto.Marshal(k.Request)
 	if err != nil {
-		return err
+		return k.Kept, err
 	}
 	build, err := sqldb.Pack(k.Build)
 	if err != nil {
-		return err
+		return k.Kept, err
 	}
-	return s.db.Tx(ctx, func(t *sql.Tx) error {
-		var deleted, count int64
-		var reason string
-		err := t.QueryRowContext(ctx, `SELECT deleted_at, deletion FROM container_kept WHERE id = $1`, k.ID).Scan(&deleted, &reason)
-		switch {
-		case err == nil && deleted > 0:
-			return fault.Conflict.Newf("The operator of this server deleted the name of this image%s; request it without keep", because(reason))
-		case err == nil:
-			_, err := t.ExecContext(ctx, `UPDATE container_kept SET build_id = $2 WHERE id = $1`, k.ID, k.BuildID)
-			return err
-		case !errors.Is(err, sql.ErrNoRows):
-			return err
-		}
-		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM container_kept`).Scan(&count); err != nil {
-			return err
-		}
-		if count >= limits.KeptImages {
-			return fault.Exhausted.Newf("The catalog has %d images, which is the limit; the operator of this server can delete some", count)
-		}
-		id := k.Owner
-		_, err = t.ExecContext(ctx, `
-			INSERT INTO container_kept (id, name, tag, platform, format, endpoint, user_id, workspace_id, organization_id, request, specs, build,
+	err = s.db.Tx(ctx, func(t *sql.Tx) error {
+		res, err := t.ExecContext(ctx, `
+			INSERT INTO container_kept (id, name, tag, platform, format, client, request, specs, channels, base_image, build,
 				build_id, package_count, created_at, built_at, digest, size, pulls, deleted_at, deletion)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '', 0, 0, 0, '')
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, '', 0, 0, 0, '')
 			ON CONFLICT (id) DO NOTHING`,
-			k.ID, k.Name, k.Tag, k.Platform, k.Format, id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), caller.Of(id).OrganizationID,
-			request, strings.Join(k.Specs, "\n"), build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
-		if err != nil {
+			k.ID, k.Name, k.Tag, k.Platform, k.Format, k.Client, request, lines(k.Specs), lines(k.Channels), k.BaseImage, build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
+		if inserted, err := s.db.Changed(res, err); err != nil {
 			return fmt.Errorf("keeping an image: %w", err)
+		} else if inserted {
+			return insertKeptPackages(ctx, t, k.ID, k.Packages)
 		}
-		return insertKeptPackages(ctx, t, k.ID, k.Packages)
+		_, err = t.ExecContext(ctx, `UPDATE container_kept SET build_id = $2, created_at = CASE WHEN built_at = 0 THEN $3 ELSE created_at END WHERE id = $1`, k.ID, k.BuildID, sqldb.Micros(k.Created))
+		return err
 	})
+	if err != nil {
+		return k.Kept, err
+	}
+	return s.Kept(ctx, k.ID)
+}
+
+func lines(list []string) string { return strings.Join(list, "\n") }
+
+func listed(lines string) []string {
+	if lines == "" {
+		return nil
+	}
+	return strings.Split(lines, "\n")
 }
 
 // because returns a reason as the end of a sentence.
@@ -137,18 +157,16 @@ func insertKeptPackages(ctx context.Context, t *sql.Tx, id string, packages []Ke
 }
 
 // keptColumns lists the columns that scannedKept reads.
-const keptColumns = `id, name, tag, platform, format, build_id, created_at, built_at, digest, size, pulls, deleted_at, deletion, specs, package_count,
+const keptColumns = `id, name, tag, platform, format, build_id, created_at, built_at, digest, size, pulls, deleted_at, deletion, specs, channels, base_image, package_count,
 	COALESCE((SELECT max(day) FROM container_kept_pulls WHERE kept_id = id), '')`
 
 func scannedKept(row interface{ Scan(into ...any) error }) (Kept, error) {
 	var k Kept
 	var created, built, deleted int64
-	var specs string
-	err := row.Scan(&k.ID, &k.Name, &k.Tag, &k.Platform, &k.Format, &k.BuildID, &created, &built, &k.Digest, &k.Size, &k.Pulls, &deleted, &k.Deletion, &specs, &k.PackageCount, &k.LastPull)
+	var specs, channels string
+	err := row.Scan(&k.ID, &k.Name, &k.Tag, &k.Platform, &k.Format, &k.BuildID, &created, &built, &k.Digest, &k.Size, &k.Pulls, &deleted, &k.Deletion, &specs, &channels, &k.BaseImage, &k.PackageCount, &k.LastPull)
 	k.Created, k.Built, k.Deleted = sqldb.Time(created), sqldb.Time(built), sqldb.Time(deleted)
-	if specs != "" {
-		k.Specs = strings.Split(specs, "\n")
-	}
+	k.Specs, k.Channels = listed(specs), listed(channels)
 	return k, err
 }
 
@@ -204,16 +222,29 @@ func (s Store) DeleteKept(ctx context.Context, id, reason string, now time.Time)
 	return err
 }
 
-// DeleteUnbuilt deletes the images that were kept before a time and never built.
-func (s Store) DeleteUnbuilt(ctx context.Context, before time.Time) error {
+// Unbuilt returns images that were kept before a time and are not known to be built, the oldest first, at most
+// limits.RequestsDeleted.
+func (s Store) Unbuilt(ctx context.Context, before time.Time) ([]Kept, error) {
+	return sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: `SELECT ` + keptColumns + ` FROM container_kept WHERE built_at = 0 AND created_at < $1 ORDER BY created_at LIMIT $2`}.
+		All(ctx, s.db, sqldb.Micros(before), limits.RequestsDeleted)
+}
+
+// DeleteUnbuilt deletes an image unless it was built, or requested since a time.
+func (s Store) DeleteUnbuilt(ctx context.Context, id string, since time.Time) error {
 	return s.db.Tx(ctx, func(t *sql.Tx) error {
-		const unbuilt = ` (SELECT id FROM container_kept WHERE built_at = 0 AND deleted_at = 0 AND created_at < $1)`
-		if _, err := t.ExecContext(ctx, `DELETE FROM container_kept_packages WHERE kept_id IN`+unbuilt, sqldb.Micros(before)); err != nil {
+		res, err := t.ExecContext(ctx, `DELETE FROM container_kept WHERE id = $1 AND built_at = 0 AND deleted_at = 0 AND created_at < $2`, id, sqldb.Micros(since))
+		if deleted, err := s.db.Changed(res, err); err != nil || !deleted {
 			return err
 		}
-		_, err := t.ExecContext(ctx, `DELETE FROM container_kept WHERE built_at = 0 AND deleted_at = 0 AND created_at < $1`, sqldb.Micros(before))
+		_, err = t.ExecContext(ctx, `DELETE FROM container_kept_packages WHERE kept_id = $1`, id)
 		return err
 	})
+}
+
+// DeleteKeptPulls deletes the numbers of pulls of the days before a day. The totals remain.
+func (s Store) DeleteKeptPulls(ctx context.Context, before string) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM container_kept_pulls WHERE day < $1`, before)
+	return err
 }
 
 // A CatalogQuery selects kept images.

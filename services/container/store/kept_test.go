@@ -28,7 +28,7 @@ func TestCatalog(t *testing.T) {
 		s, now := store.New(db), time.Now().Truncate(time.Microsecond)
 		id := func(n int) string { return fmt.Sprintf("%016x", n) }
 		keep := func(n int, name, version, license string) error {
-			return s.Keep(t.Context(), store.NewKept{
+			_, err := s.Keep(t.Context(), store.NewKept{
 				Kept: store.Kept{
 					ID: id(n), Name: name, Tag: version, Platform: "linux/amd64", BuildID: id(n) + "_1", Created: now.Add(time.Duration(n) * time.Second), Specs: []string{name + "=" + version, "x"},
 					PackageCount: 2, Packages: []store.KeptPackage{
@@ -36,8 +36,9 @@ func TestCatalog(t *testing.T) {
 						{ImagePackage: store.ImagePackage{Name: "zlib", Version: "1.3", Kind: "conda"}, License: "Zlib"},
 					},
 				},
-				Request: &containerv1.ContainerRequest{Keep: true}, Build: &buildv1.SubmitBuildRequest{ContentId: id(n)},
+				Request: &containerv1.ContainerRequest{Keep: true}, Build: &buildv1.SubmitBuildRequest{ContentId: id(n)}, Client: "user:1",
 			})
+			return err
 		}
 		for n, p := range [][3]string{1: {"samtools", "1.20", "MIT"}, 2: {"bwa", "0.7.18", "GPL-3.0-or-later"}, 3: {"samtools", "1.2", "MIT"}, 4: {"sam_100%", "1", ""}, 5: {"unbuilt", "1", ""}, 6: {"deleted", "1", ""}} {
 			if n == 0 {
@@ -107,8 +108,19 @@ func TestCatalog(t *testing.T) {
 				}
 			}
 		}
-		if err := keep(6, "deleted", "1", ""); !errors.Is(err, fault.Conflict) {
+		if err := s.MayKeep(t.Context(), id(6), "user:1"); !errors.Is(err, fault.Conflict) {
 			t.Errorf("keeping a deleted image again: %v", err)
+		}
+		for _, n := range []int{1, 7} {
+			if err := s.MayKeep(t.Context(), id(n), "user:1"); err != nil {
+				t.Errorf("keeping %d: %v", n, err)
+			}
+		}
+		other, err := s.Keep(t.Context(), store.NewKept{
+			Kept: store.Kept{ID: id(1), Name: "other", Tag: "2", BuildID: id(1) + "_2", Created: now.Add(time.Hour)}, Request: &containerv1.ContainerRequest{}, Build: &buildv1.SubmitBuildRequest{},
+		})
+		if err != nil || other.Name != "samtools" || other.Tag != "1.20" || other.BuildID != id(1)+"_2" || !other.Created.Equal(now.Add(time.Second)) {
+			t.Errorf("keeping an image again: %+v, %v", other, err)
 		}
 		k, err := s.Kept(t.Context(), id(2))
 		if err != nil || k.Pulls != 6 || k.LastPull != "2026-03-02" || !slices.Equal(k.Specs, []string{"bwa=0.7.18", "x"}) || !k.Created.Equal(now.Add(2*time.Second)) || k.Size != 7 {
@@ -120,8 +132,19 @@ func TestCatalog(t *testing.T) {
 		if b, err := s.KeptBuild(t.Context(), id(2)); err != nil || b.GetContentId() != id(2) {
 			t.Errorf("%v, %v", b, err)
 		}
-		if err := s.DeleteUnbuilt(t.Context(), now.Add(time.Hour)); err != nil {
+		if unbuilt, err := s.Unbuilt(t.Context(), now.Add(time.Hour)); err != nil || len(unbuilt) != 1 || unbuilt[0].ID != id(5) {
+			t.Errorf("images that were never built: %+v, %v", unbuilt, err)
+		}
+		for _, n := range []int{1, 5, 6} {
+			if err := s.DeleteUnbuilt(t.Context(), id(n), now.Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.DeleteKeptPulls(t.Context(), "2026-03-02"); err != nil {
 			t.Fatal(err)
+		}
+		if pulls, err := s.KeptPulls(t.Context(), id(2), ""); err != nil || len(pulls) != 1 {
+			t.Errorf("%v, %v", pulls, err)
 		}
 		for n, want := range map[int]bool{1: true, 5: false, 6: true} {
 			if _, err := s.Kept(t.Context(), id(n)); (err == nil) != want {

@@ -165,12 +165,12 @@ func (s Store) Revoke(ctx context.Context, token string, now time.Time) error {
 	return nil
 }
 
-// IsAwaited reports whether an unexpired request refers to the build.
+// IsAwaited reports whether an unexpired request or a kept image refers to the build.
 func (s Store) IsAwaited(ctx context.Context, buildID string, now time.Time) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
-		SELECT count(*) FROM container_requests
-		WHERE build_id = $1 AND build_id <> '' AND revoked_at = 0 AND expires_at > $2`, buildID, sqldb.Micros(now)).Scan(&n)
+		SELECT (SELECT count(*) FROM container_requests WHERE build_id = $1 AND build_id <> '' AND revoked_at = 0 AND expires_at > $2)
+			+ (SELECT count(*) FROM container_kept WHERE build_id = $1 AND deleted_at = 0)`, buildID, sqldb.Micros(now)).Scan(&n)
 	return n > 0, err
 }
 

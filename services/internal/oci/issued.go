@@ -12,6 +12,14 @@ import (
 // "wt/<token>/<name>" or, for an image that is kept for ever, "c/<id>/<name>", whose id is the token.
 type IssuedName struct{ Token, Name string }
 
+// KeptRepository is the repository of kept images, below the service's own repository of builds.
+const KeptRepository = "kept"
+
+// IsKeptRepository reports whether a repository, which must be one of builds, is that of kept images.
+func IsKeptRepository(repository string) bool {
+	return strings.HasSuffix(repository, "/"+KeptRepository)
+}
+
 const (
 	tokenPrefix = "wt/"
 	keptPrefix  = "c/"

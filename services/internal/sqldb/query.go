@@ -127,8 +127,10 @@ func Like(s string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(strings.ToLower(s)) + "%"
 }
 
-// Prefix is like the function Like, but matches columns that begin with s.
-func Prefix(s string) string { return strings.TrimPrefix(Like(s), "%") }
+// Prefix returns a pattern for LIKE with ESCAPE '\'. It matches columns that begin with s.
+func Prefix(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) + "%"
+}
 
 // Placeholders returns the parameters of rows, such as "($1, $2), ($3, $4)", beginning with
 // first.

@@ -69,15 +69,15 @@ func (e *environment) storePackages(ctx context.Context, fetch *layering.Fetcher
 	e.out.Print("fetch", fmt.Sprintf("Storing %d packages beside the image", len(e.records)))
 	to := &repository{Target: e.to, base: e.from}
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(storing)
+	g.SetLimit(maxStored)
 	for _, rec := range e.records {
 		g.Go(func() error { return e.storePackage(ctx, fetch, to, rec) })
 	}
 	return g.Wait()
 }
 
-// storing is the number of packages that are stored at once.
-const storing = 2
+// maxStored is the number of packages that are stored at once.
+const maxStored = 2
 
 func (e *environment) storePackage(ctx context.Context, fetch *layering.Fetcher, to *repository, rec spec.Record) error {
 	if !isStorable(rec) {
@@ -85,7 +85,7 @@ func (e *environment) storePackage(ctx context.Context, fetch *layering.Fetcher,
 		return nil
 	}
 	blob := packageBlob(rec)
-	if there, err := to.Has(ctx, blob); there || err != nil {
+	if exists, err := to.Has(ctx, blob); exists || err != nil {
 		return err
 	}
 	file, size, err := fetch.Fetch(ctx, rec)
@@ -114,11 +114,11 @@ func (e *environment) pushKept(ctx context.Context, to *repository, image layeri
 		if !isStorable(rec) {
 			continue
 		}
-		there, err := to.Has(ctx, blob)
+		exists, err := to.Has(ctx, blob)
 		if err != nil {
 			return err
 		}
-		if there {
+		if exists {
 			blobs = append(blobs, blob)
 		}
 	}

@@ -3152,7 +3152,9 @@ type ResolveTokenRequest struct {
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Whether to read the record in the database instead of its copy in Redis. Set if a client
 	// requests a digest that is missing in the copy.
-	Fresh         bool `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`
+	Fresh bool `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`
+	// Whether the registry of a kept image has lost it, so that it must be built again.
+	Lost          bool `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3197,6 +3199,13 @@ func (x *ResolveTokenRequest) GetToken() string {
 func (x *ResolveTokenRequest) GetFresh() bool {
 	if x != nil {
 		return x.Fresh
+	}
+	return false
+}
+
+func (x *ResolveTokenRequest) GetLost() bool {
+	if x != nil {
+		return x.Lost
 	}
 	return false
 }
@@ -3959,10 +3968,11 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\fattestations\x18\x01 \x03(\v2!.slipway.container.v1.AttestationR\fattestations\"A\n" +
 	"\vAttestation\x12\x1a\n" +
 	"\bmanifest\x18\x01 \x01(\fR\bmanifest\x12\x16\n" +
-	"\x06bundle\x18\x02 \x01(\fR\x06bundle\"A\n" +
+	"\x06bundle\x18\x02 \x01(\fR\x06bundle\"U\n" +
 	"\x13ResolveTokenRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x14\n" +
-	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"F\n" +
+	"\x05fresh\x18\x02 \x01(\bR\x05fresh\x12\x12\n" +
+	"\x04lost\x18\x03 \x01(\bR\x04lost\"F\n" +
 	"\x14ResolveTokenResponse\x12.\n" +
 	"\x04plan\x18\x01 \x01(\v2\x1a.slipway.container.v1.PlanR\x04plan\"C\n" +
 	"\x13RecordDigestRequest\x12\x14\n" +

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -28,7 +27,7 @@ const (
 
 // pushFirsts pushes the record of the environment to the registry of its image, and prints the digest of the artifact.
 func (l *launch) pushFirsts(ctx context.Context, index string) error {
-	if strings.Contains(l.name.Image, "/wt/") {
+	if isIssued(l.name.Image) {
 		return errors.New("the record cannot be pushed to a name that a server issued; request a permanent name with --freeze")
 	}
 	list, err := cache.EncodeFirsts(l.cache.Firsts(index))

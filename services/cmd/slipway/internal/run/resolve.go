@@ -182,7 +182,7 @@ func (f *flags) lookUp(cmd *cobra.Command, s *session.Settings, l *launch, key, 
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.name, err)
 	}
-	if found.Environment != "" && !strings.Contains(i.name, "/wt/") { // nothing else can be pushed to a name that the server issued
+	if found.Environment != "" && !isIssued(i.name) { // nothing else can be pushed to a name that the server issued
 		if err := r.firsts(cmd.Context(), l.cache, found.Environment); err != nil {
 			fmt.Fprintln(l.stderr, "slipway: nothing is fetched in advance:", err)
 		}
@@ -349,3 +349,9 @@ func (f *flags) submit(cmd *cobra.Command, s *session.Settings, req *containerv1
 	i.made, i.digest = build.GetEnvironment(), build.GetDigest()
 	return i, nil
 }
+
+// issuedName matches names that a server issued: with a token, or of a kept image.
+var issuedName = regexp.MustCompile(`/(wt/[a-z2-7]{26}|c/[0-9a-f]{16})/`) //nolint:gochecknoglobals // compiled once
+
+// isIssued reports whether a server issued the name of an image.
+func isIssued(name string) bool { return issuedName.MatchString(name) }
