@@ -284,8 +284,8 @@ func TestKeptImageIsMadeAgain(t *testing.T) {
 			for _, file := range []string{curl, "libzlib-1.2.13-h31becfc_5.conda", "c-ares-1.21.0-h31becfc_0.conda"} {
 				channel.answer(file, http.NotFound)
 			}
-			for _, l := range layersOf(t, answer) {
-				deleteFrom(t, images, "blobs/"+l)
+			for _, part := range partsOf(t, answer) {
+				deleteFrom(t, images, part)
 			}
 			deleteFrom(t, images, "manifests/"+digest)
 			if err := p.procs[0].stop(); err != nil {
@@ -306,20 +306,21 @@ func TestKeptImageIsMadeAgain(t *testing.T) {
 	}
 }
 
-// layersOf returns the layers of all platforms of an image, each once.
-func layersOf(t *testing.T, answer map[string]any) []string {
+// partsOf returns the manifests and the layers of all platforms of an image, each once.
+func partsOf(t *testing.T, answer map[string]any) []string {
 	t.Helper()
 	var index struct{ Manifests []struct{ Digest string } }
 	mustJSON(t, request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body, &index)
-	layers := map[string]bool{}
+	parts := map[string]bool{}
 	for _, at := range index.Manifests {
+		parts["manifests/"+at.Digest] = true
 		var m struct{ Layers []struct{ Digest string } }
 		mustJSON(t, request(t, http.MethodGet, v2(text(answer, "targetImage"))+"/manifests/"+at.Digest, nil).body, &m)
 		for _, l := range m.Layers {
-			layers[l.Digest] = true
+			parts["blobs/"+l.Digest] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(layers))
+	return slices.Sorted(maps.Keys(parts))
 }
 
 // deleteFrom deletes a manifest or a blob of kept images from a registry.
