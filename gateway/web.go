@@ -26,7 +26,7 @@ var webFiles embed.FS
 // path.
 const immutable = "public, max-age=31536000, immutable"
 
-// web serves the web page: / and paths below /view/, with its files below /web/<digest of
+// web serves the web page: /, the catalogue at /c, and paths below /view/, with its files below /web/<digest of
 // all files>/. In the browser it only calls the public API.
 type web struct {
 	page func() (*webPage, error)
@@ -170,10 +170,10 @@ func resolved(name string, text []byte) (out []byte, err error) {
 	return out, err
 }
 
-// views matches the paths of the page's views: the public ones, the sign-in, those of a
+// views matches the paths of the page's views: the public ones, with the names of kept images, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/([0-9a-f]{16}(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {

@@ -128,7 +128,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 func TestWebIsStrict(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/nothing"} {
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/nothing", "/c", "/c/0123456789abcdef"} {
 		got := open(t, h, at)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -163,6 +163,16 @@ func TestWebLeavesOtherPaths(t *testing.T) {
 		{"/view/containers/" + strings.Repeat("0f", 32), "text/html; charset=utf-8", 200},
 		{"/view/containers", "text/html; charset=utf-8", 200},
 		{"/view/containers/abc", "text/html; charset=utf-8", 404},
+		{"/c", "text/html; charset=utf-8", 200},
+		{"/c?q=samtools&sort=pulls", "text/html; charset=utf-8", 200},
+		{"/c/", "text/html; charset=utf-8", 200},
+		{"/c/0123456789abcdef", "text/html; charset=utf-8", 200},
+		{"/c/0123456789abcdef/samtools_bwa", "text/html; charset=utf-8", 200},
+		{"/c/0123456789abcdef/samtools:1.20", "text/html; charset=utf-8", 200},
+		{"/c/0123456789abcdef/samtools:1.20@sha256:" + strings.Repeat("0f", 32), "text/html; charset=utf-8", 200},
+		{"/c/0123456789ABCDEF", "application/json", 404},
+		{"/c/0123456789abcdef/samtools/1.20", "application/json", 404},
+		{"/cat", "application/json", 404},
 		{"/login", "text/html; charset=utf-8", 200},
 		{"/view/runs?workspace=1", "text/html; charset=utf-8", 200},
 		{"/user/ada/watch/4kTcGUm9Zv", "text/html; charset=utf-8", 200},
@@ -198,7 +208,7 @@ func TestWebLeavesOtherPaths(t *testing.T) {
 func TestWebFindsItsFiles(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/orgs/lab/workspaces/rna/watch/4k", "/view/a/b/c", "/view/"} {
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/c", "/c/", "/c/0123456789abcdef", "/c/0123456789abcdef/samtools:1.20", "/orgs/lab/workspaces/rna/watch/4k", "/view/a/b/c", "/view/"} {
 		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
 			if w := open(t, h, path.Join(path.Dir(at+"x"), m[1])); w.Code != http.StatusOK {
 				t.Errorf("%s leads to %s: %d", at, m[1], w.Code)

@@ -105,6 +105,11 @@ export function containerPage(id) {
   return new URL(`view/containers/${encodeURIComponent(id)}`, root).href;
 }
 
+/** The page of a kept image. @param {string} id */
+export function catalogPage(id) {
+  return new URL(`c/${encodeURIComponent(id)}`, root).href;
+}
+
 /** The page of a scan. @param {string} id */
 export function scanPage(id) {
   return new URL(`view/scans/${encodeURIComponent(id)}`, root).href;

@@ -2,10 +2,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { again, canRepeat } from "./again.js";
-import { buildPage, call, containerPage, Failure, root, words } from "./api.js";
+import { buildPage, call, catalogPage, containerPage, Failure, root, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { html, moment, size } from "./html.js";
 import { Inside } from "./inside.js";
+import { keptIn } from "./keep.js";
 import { remember, tokenOr } from "./names.js";
 import { Expected, Failed } from "./progress.js";
 import { Scanned } from "./scanned.js";
@@ -65,7 +66,7 @@ function Asked({ request: r }) {
 /** @param {{at: string, request: Request, changed: () => void}} props at identifies the request in API calls: its token or its id */
 function Revoke({ at, request, changed }) {
   const [sure, ask] = useState(false);
-  if (isOver(request) || request.freeze) return null;
+  if (isOver(request) || request.freeze || keptIn(request.targetImage)) return null;
   const act = async () => {
     await call("DELETE", `v1alpha2/container/${at}`);
     changed();
@@ -127,7 +128,8 @@ export function Container({ id }) {
     ${isNamed(request) && html`<${Copied} large text=${request.targetImage} what="the name" />`}
     <div class="actions">${open && !isNamed(request) && !request.revocationTime && status?.succeeded !== false && html`<${Action} title="Get a fresh name" act=${fresh} />`}
       ${canRepeat(request) && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
-      ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}</div>
+      ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}
+      ${keptIn(request.targetImage) && html`<a href=${catalogPage(keptIn(request.targetImage))}>Its page in the catalogue</a>`}</div>
     <${Asked} request=${request} />
     ${status?.succeeded && request.targetImage && !isOver(request) && !request.targetImage.startsWith("oras://")
       && html`<${Inside} name=${async () => request.targetImage ?? ""} platform=${request.containerPlatform} />`}

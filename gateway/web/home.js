@@ -1,7 +1,9 @@
 // The first view: describe an image, and get its name.
 import { useEffect } from "preact/hooks";
 import { lost, resume } from "./again.js";
+import { root } from "./api.js";
 import { Chips } from "./chips.js";
+import { Choice } from "./choice.js";
 import { follow } from "./history.js";
 import { html } from "./html.js";
 import { Existing } from "./image.js";
@@ -11,17 +13,6 @@ import { Recent } from "./recent.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
 import { Dockerfile, Environment } from "./text.js";
-
-/**
- * A choice between a few options.
- * @param {{title: string, name: string, value: string, choose: (value: string) => void, options: [value: string, title: string, off?: boolean][]}} props
- */
-function Choice({ title, name, value: chosen, choose, options }) {
-  return html`<fieldset class="choice"><legend>${title}</legend>
-    ${options.map(([value, label, off]) => html`<label key=${value}><input type="radio" name=${name} value=${value} checked=${chosen === value}
-      disabled=${!!off} onChange=${() => choose(value)} /><span>${label}</span></label>`)}
-  </fieldset>`;
-}
 
 /** The options that all tabs share. */
 function Machine() {
@@ -66,7 +57,8 @@ const examples = [["samtools and bwa", ["samtools", "bwa"]], ["R with Seurat", [
 /** What the packages tab shows before anything is chosen. */
 function Examples() {
   return html`<div class="examples"><p class="empty">Type the name of a package, and choose it with Enter, or try:</p>
-    <p class="choices">${examples.map(([title, packages]) => html`<button type="button" key=${title} onClick=${() => (entries.value = packages)}>${title}</button>`)}</p></div>`;
+    <p class="choices">${examples.map(([title, packages]) => html`<button type="button" key=${title} onClick=${() => (entries.value = packages)}>${title}</button>`)}</p>
+    <p class="empty">Or look for an image in <a href=${new URL("c", root).href}>the catalogue</a> of those that were kept.</p></div>`;
 }
 
 const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"], ["image", "Image"]];

@@ -37,6 +37,17 @@ export function moment(iso) {
   return isNaN(at.getTime()) ? iso : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
 }
 
+/** @type {[unit: Intl.RelativeTimeFormatUnit, days: number][]} */
+const ages = [["year", 365], ["month", 30], ["week", 7], ["day", 1]];
+
+/** How long ago a time was, in words, e.g. "3 weeks ago". @param {string} iso */
+export function ago(iso) {
+  const days = (Date.now() - new Date(iso).getTime()) / 86_400_000;
+  if (isNaN(days)) return iso;
+  const [unit, long] = ages.find(([, n]) => days >= n) ?? ["day", 1];
+  return new Intl.RelativeTimeFormat("en", { numeric: "auto" }).format(-Math.floor(days / long), unit);
+}
+
 /** @param {number} n @param {string} one */
 export function count(n, one) {
   return `${n.toLocaleString()} ${one}${n === 1 ? "" : "s"}`;

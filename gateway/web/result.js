@@ -1,10 +1,11 @@
 // The result of a request: its image name, how to use it, and the progress of its build.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { buildPage, call, containerPage, words } from "./api.js";
+import { buildPage, call, catalogPage, containerPage, words } from "./api.js";
 import { Action } from "./action.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
+import { canKeep, Keep } from "./keep.js";
 import { remember } from "./names.js";
 import { order } from "./order.js";
 import { Expected, Failed, Steps } from "./progress.js";
@@ -14,7 +15,7 @@ import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
 /**
- * @typedef {{requestId: string, containerToken?: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean}} Given
+ * @typedef {{requestId: string, containerToken?: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean, keptId?: string, earlier?: string}} Given earlier is the build of the name that the image had before it was kept
  * @typedef {{state: "none" | "asking"} | {state: "refused", message: string} | {state: "given", given: Given, body: object}} Result
  */
 
@@ -36,7 +37,7 @@ export async function submit() {
   }
 }
 
-/** @param {{id: string, request: string, watch: Watch}} props request identifies the request in API calls: its token or, for a frozen image, its id */
+/** @param {{id: string, request?: string, watch: Watch}} props request identifies the request in API calls, and is undefined if it cannot be cancelled: its token or, for a frozen image, its id */
 function Making({ id, request, watch }) {
   const end = watch.end.value;
   const last = watch.size.value ? watch.all[watch.all.length - 1].text : "";
@@ -44,7 +45,20 @@ function Making({ id, request, watch }) {
     ${!end && html`<${Expected} expected=${watch.expected.value} />`}
     ${!end && html`<p class="last">${watch.problem.value || last}</p>`}
     <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits for the build."} <a href=${buildPage(id)}>The build and its log</a></p>
-    ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;
+    ${!end && request && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;
+}
+
+/** Shows the permanent name of an image instead of an earlier name. @param {Given} kept @param {Given} given @param {object} body */
+function keep(kept, given, body) {
+  const r = result.peek();
+  if (r.state === "given" && r.given === given) result.value = { state: "given", given: { ...kept, earlier: given.buildId }, body };
+}
+
+/** @param {{id: string, earlier?: string}} props */
+function Kept({ id, earlier }) {
+  const differs = earlier && !earlier.startsWith(`${id}_`);
+  return html`<p class="note">The name does not expire, and anyone can pull by it. <a href=${catalogPage(id)}>Its page in the catalogue</a> shows what is in the image and how to cite it.</p>
+    ${differs && html`<p class="note problem">The packages or the base image have changed since the earlier name was made: the kept image has the current ones.</p>`}`;
 }
 
 /** Goes to the field that describes the image. */
@@ -72,13 +86,15 @@ function Container({ given, body }) {
       <div class="actions"><button type="button" class="button" onClick=${change}>Change and try again</button> <a href=${buildPage(given.buildId ?? "")}>The build and its log</a></div></section>`;
   }
   return html`<section class="result" aria-labelledby="result-title">
-    <h2 id="result-title" ref=${title} tabindex="-1">Your container</h2>
+    <h2 id="result-title" ref=${title} tabindex="-1">${given.keptId ? "Your image is kept" : "Your container"}</h2>
     <${Copied} large text=${given.targetImage} what="the name" />
-    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${body} />
+    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${given.keptId ? { ...body, keep: true } : body} />
     ${building
-      ? watch && html`<${Making} id=${building} watch=${watch} request=${given.containerToken ?? given.requestId} />`
+      ? watch && html`<${Making} id=${building} watch=${watch} request=${given.keptId ? undefined : given.containerToken ?? given.requestId} />`
       : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
+    ${given.keptId && html`<${Kept} id=${given.keptId} earlier=${given.earlier} />`}
     ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Anyone who has the name can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
+    ${!given.keptId && canKeep(body) && html`<${Keep} body=${body} kept=${(/** @type {Given} */ k) => keep(k, given, body)} />`}
   </section>`;
 }
 

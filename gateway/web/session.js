@@ -23,6 +23,13 @@ let now = read();
 /** The access token; "" if no user is signed in. */
 export const token = signal(now.token);
 
+// A page that Back shows again as it was left has the session of that time.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  now = read();
+  token.value = now.token;
+});
+
 /** The token's id, if this page created it. */
 export const own = () => now.id;
 

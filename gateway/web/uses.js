@@ -4,7 +4,7 @@ import { root } from "./api.js";
 import { Copied } from "./copy.js";
 import { html } from "./html.js";
 
-/** @typedef {{packages?: {entries?: string[], channels?: string[], condaOpts?: object}, containerImage?: string, containerConfig?: object, containerIncludes?: string[]}} Body */
+/** @typedef {{packages?: {entries?: string[], channels?: string[], condaOpts?: object}, containerImage?: string, containerConfig?: object, containerIncludes?: string[], keep?: boolean}} Body */
 /** @typedef {[title: string, command: string]} Use */
 
 /** Quotes a text for a shell. @param {string} text */
@@ -19,12 +19,12 @@ function groovy(text) {
 
 /**
  * Nextflow settings with which each run of a pipeline requests its own name, valid for the run.
- * Empty if the request cannot be expressed in Nextflow settings.
+ * Empty if the request cannot be expressed in Nextflow settings, or has a permanent name.
  * @param {Body} body
  * @returns {Use[]}
  */
-function wave({ packages, containerImage, containerConfig, containerIncludes }) {
-  if (containerConfig || containerIncludes || packages?.condaOpts) return [];
+function wave({ packages, containerImage, containerConfig, containerIncludes, keep }) {
+  if (containerConfig || containerIncludes || packages?.condaOpts || keep) return [];
   const block = `wave {\n    enabled = true\n    endpoint = ${groovy(root.href.replace(/\/$/, ""))}`;
   if (containerImage) return [["Nextflow, wave {}", `${block}\n}\nprocess.container = ${groovy(containerImage)}`]];
   if (!packages?.entries) return [];
@@ -35,11 +35,11 @@ function wave({ packages, containerImage, containerConfig, containerIncludes }) 
 /** The longest request that is shown as a command, in characters. */
 const longest = 20_000;
 
-/** @param {string} name @param {Body} body @returns {Use[]} */
+/** @param {string} name @param {Body} [body] the request of the name, if it is known @returns {Use[]} */
 export function uses(name, body) {
-  const json = JSON.stringify(body);
+  const json = JSON.stringify(body) ?? "";
   /** @type {Use[]} */
-  const curl = json.length > longest ? [] : [["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(json)}`]];
+  const curl = !json || json.length > longest ? [] : [["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(json)}`]];
   /** @type {Use} */
   const nextflow = ["Nextflow", `process.container = '${name}'`];
   if (name.startsWith("oras://")) return [["Apptainer", `apptainer pull image.sif ${name}`], ["Singularity", `singularity pull image.sif ${name}`], nextflow, ...curl];
@@ -49,12 +49,12 @@ export function uses(name, body) {
     ["Apptainer", `apptainer shell docker://${name}`],
     ["Kubernetes", `kubectl run shell --rm -it --restart=Never --image=${name} -- sh`],
     nextflow,
-    ...wave(body),
+    ...(body ? wave(body) : []),
     ...curl,
   ];
 }
 
-/** An image name in large type, and one way at a time to use it. @param {{name: string, body: Body}} props */
+/** An image name in large type, and one way at a time to use it. @param {{name: string, body?: Body}} props */
 export function Uses({ name, body }) {
   const all = uses(name, body);
   const [shown, show] = useState(0);
