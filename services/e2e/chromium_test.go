@@ -105,6 +105,13 @@ func (b *tab) eval(js string) {
 	b.must(chromedp.Do(b.ctx(), chromedp.Evaluate[chromedp.Void](js)))
 }
 
+// reload loads the page again, and waits until the old document has been replaced.
+func (b *tab) reload() {
+	b.t.Helper()
+	b.eval(`window.isOld = true; location.reload()`)
+	b.await(`!window.isOld && document.readyState === "complete"`)
+}
+
 // good checks properties of every page: no errors, no requests to other origins, a layout that
 // fits a phone, and accessibility in light and dark mode.
 func (b *tab) good(state, origin string) {

@@ -28,7 +28,7 @@ func TestWebPageHistory(t *testing.T) {
 	b.eval(webSubmit + ".click()")
 	b.await(webReady)
 	name := b.text(webName)
-	b.eval(`location.reload()`)
+	b.reload()
 	b.await(`document.querySelector(".copied.large code")?.innerText === "` + name + `"`)
 	b.good("after a reload", p.url)
 	b.eval(`document.querySelector(".chip .remove").click()`)
@@ -51,8 +51,8 @@ func TestWebPageHistory(t *testing.T) {
 	b.eval(webSubmit + ".click()")
 	b.await(webReady)
 	name = b.text(webName)
-	b.eval(`location.reload()`) // restores the text, too, which is not in the address
-	b.await(`document.querySelector(".copied.large code")?.innerText === "` + name + `" && document.querySelector("#environment").value.includes("samtools=1.20")`)
+	b.reload() // restores the text, too, which is not in the address
+	b.await(`document.querySelector(".copied.large code")?.innerText === "` + name + `" && document.querySelector("#environment").value.includes("samtools=1.20") && document.activeElement.id === "result-title"`)
 	b.put("#environment", "\r  - bwa")
 	b.await(`!document.querySelector(".result")`)
 	b.eval(`location.assign("/")`)

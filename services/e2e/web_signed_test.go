@@ -424,7 +424,16 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 			"status":"SUCCEEDED","allowed":false,"reason":"%[1]s","note":"%[1]s","gaps":["%[1]s"],"scanMode":"%[1]s","scanLevels":["%[1]s"],"counts":{"CRITICAL":1},"vulnerabilities":[
 			{"id":"%[1]s","severity":"%[1]s","title":"%[1]s","pkgName":"%[1]s","installedVersion":"%[1]s","fixedVersion":"%[1]s","primaryUrl":"javascript:%[1]s","purl":"pkg:conda/%[1]s","platform":"%[1]s"},
 			{"id":"%[1]s","severity":"%[1]s","pkgName":"%[1]s","installedVersion":"%[1]s","status":"%[1]s","document":"%[1]s","justification":"%[1]s"}]}`,
-		"/api/admin/usage": `{"rows":[{"userName":"%[1]s","orgName":"%[1]s","workspaceName":"%[1]s","builds":1,"buildSeconds":1,"pulls":1}]}`,
+		"/v1alpha1/catalog": `{"images":[{"id":"0123456789abcdef","name":"%[1]s","tag":"%[1]s","targetImage":"%[1]s","containerPlatform":"%[1]s","format":"%[1]s","creationTime":"%[1]s",
+			"packages":[{"name":"%[1]s","version":"%[1]s","license":"%[1]s","requested":true}]}],"nextPageToken":"%[1]s"}`,
+		"/v1alpha1/catalog/0123456789abcdef": `{"id":"%[1]s","name":"%[1]s","tag":"%[1]s","targetImage":"%[1]s","containerPlatform":"%[1]s","creationTime":"%[1]s","buildId":"%[1]s","digest":"%[1]s",
+			"earlierDigests":["%[1]s"],"size":1,"pulls":1,"lastPull":"%[1]s","pullHistory":[{"date":"%[1]s","pulls":1},{"date":"0001-01-01","pulls":1},{"date":"9999-01-01","pulls":1}],
+			"packages":[{"name":"%[1]s","version":"%[1]s","license":"%[1]s","kind":"%[1]s","requested":true},{"name":"%[1]s","version":"%[1]s","license":"javascript:%[1]s","kind":"%[1]s"}],
+			"specs":["%[1]s"],"channels":["javascript:%[1]s"],"baseImage":"%[1]s"}`,
+		"/v1alpha1/catalog/0123456789abcdef/citation": "%[1]s",
+		"/v1alpha1/catalog/fedcba9876543210":          `{"id":"fedcba9876543210","name":"%[1]s","tag":"%[1]s","targetImage":"%[1]s","deletionTime":"%[1]s","deletionReason":"%[1]s"}`,
+		"/v1alpha1/catalog/fedcba9876543210/citation": "%[1]s",
+		"/api/admin/usage":                            `{"rows":[{"userName":"%[1]s","orgName":"%[1]s","workspaceName":"%[1]s","builds":1,"buildSeconds":1,"pulls":1}]}`,
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := hostile[r.URL.Path]
@@ -439,11 +448,12 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 	b := openTab(t, browser, front.URL+"/some/where/login")
 	b.signIn(adminToken)
 	for path, shown := range map[string]string{
-		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "webhooks": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong", "scans/sc-0123456789abcdef_1": ".vulnerabilities td",
+		"view/containers": ".rows a", "view/mine": ".rows a", "view/runs": "#space option:last-child", "view/logins": ".rows strong", "view/webhooks": ".rows strong", "view/workspaces": ".rows a", "view/workspaces?org=1&workspace=2": ".rows strong", "view/service": ".rows strong", "view/scans/sc-0123456789abcdef_1": ".vulnerabilities td",
+		"c?package=a": ".rows a", "c/0123456789abcdef": ".cite .source", "c/fedcba9876543210": ".failed .why",
 	} {
-		b.visit(front.URL + "/some/where/view/" + path)
+		b.visit(front.URL + "/some/where/" + path)
 		b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes("script>")`, shown))
-		b.good("hostile "+strings.Split(strings.Split(path, "?")[0], "/")[0], front.URL)
+		b.good("hostile "+strings.ReplaceAll(strings.Split(path, "?")[0], "/", " "), front.URL)
 		b.harmless()
 		if n := b.text(`[...document.querySelectorAll("main a")].filter((a) => a.href.startsWith("javascript:")).length + [...document.querySelectorAll(".copied code")].filter((c) => c.innerText.startsWith("slipway")).length + ""`); n != "0" {
 			t.Errorf("the page has %s links or commands of the response", n)
