@@ -21,8 +21,7 @@ func method(r *http.Request) string {
 // registryRoute returns the route of a path of the registry, for metrics and span names; other
 // for any other path, whose route the gateway sets.
 func registryRoute(path string) string {
-	switch {
-	case path == "/v2", path == "/v2/":
+	if path == "/v2" || path == "/v2/" {
 		return "/v2"
 	}
 	for _, names := range []string{"/v2/wt/", "/v2/c/"} {

@@ -304,7 +304,7 @@ func (s Store) Catalog(ctx context.Context, q CatalogQuery) ([]Kept, error) {
 	}
 	args = append(args, q.Most)
 	by := strings.ReplaceAll(order.columns, ",", order.direction+",") + order.direction
-	query := fmt.Sprintf(`SELECT `+keptColumns+` FROM container_kept WHERE %s ORDER BY %s LIMIT $%d`, where, by, len(args)) //nolint:gosec // constants and placeholders
+	query := fmt.Sprintf(`SELECT `+keptColumns+` FROM container_kept WHERE %s ORDER BY %s LIMIT $%d`, where, by, len(args))
 	out, err := sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: query}.All(ctx, s.db, args...)
 	if err != nil {
 		return nil, err
@@ -324,7 +324,7 @@ func (s Store) KeptPackages(ctx context.Context, id string) ([]KeptPackage, erro
 
 func (s Store) keptPackages(ctx context.Context, id, rest string, args ...any) ([]KeptPackage, error) {
 	return sqldb.Listing[KeptPackage]{
-		Read: `SELECT name, version, kind, license, requested FROM container_kept_packages WHERE kept_id = $1 ` + rest, //nolint:gosec // constants
+		Read: `SELECT name, version, kind, license, requested FROM container_kept_packages WHERE kept_id = $1 ` + rest,
 		Scan: func(rows *sql.Rows) (p KeptPackage, err error) {
 			err = rows.Scan(&p.Name, &p.Version, &p.Kind, &p.License, &p.Requested)
 			return p, err

@@ -91,7 +91,7 @@ func table(r *containerv1.ListCatalogResponse, wide bool) output.Table {
 }
 
 // inName finds the id in the name of a kept image.
-var inName = regexp.MustCompile(`(?:^|/)(?:c/)?([0-9a-f]{16})(?:/|$)`) //nolint:gochecknoglobals // compiled once
+var inName = regexp.MustCompile(`(?:^|/)(?:c/)?([0-9a-f]{16})(?:/|$)`)
 
 // cite returns `slipway catalog cite`.
 func cite(s *session.Settings) *cobra.Command {
