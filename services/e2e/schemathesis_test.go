@@ -105,8 +105,8 @@ func schemathesis(t *testing.T) string {
 }
 
 // pythonProgram returns the path of a program of PyPI, which it installs to the user's cache the
-// first time. It skips the test if Python or PyPI is missing.
-func pythonProgram(t *testing.T, name, version string) string {
+// first time, with more packages in the same environment. It skips the test if Python or PyPI is missing.
+func pythonProgram(t *testing.T, name, version string, more ...string) string {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -125,6 +125,9 @@ func pythonProgram(t *testing.T, name, version string) string {
 		{python, "-m", "venv", "--clear", dir},
 		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", name + "==" + version},
 	} {
+		if args[1] == "install" {
+			args = append(args, more...)
+		}
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
 			t.Skipf("SKIPPED: %s cannot be installed: %s: %v\n%s", name, strings.Join(args, " "), err, tail(string(out), 2000))
 		}
