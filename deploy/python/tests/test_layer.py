@@ -121,6 +121,7 @@ def test_ignored_files(tmp_path: Path) -> None:
         ("foo", "x/foo", False), ("a.c", "abc", False), ("*.md\n!README*.md\nREADME-secret.md", "README-secret.md", True),
         ("*.md\n!README*.md\nREADME-secret.md", "README-x.md", False), ("*.md\nREADME-secret.md\n!README*.md", "README-secret.md", False),
         ("dir\n!dir/keep", "dir/keep/x", False), ("dir\n!dir/keep", "dir/other", True), ("[ab]c", "bc", True), ("[^ab]c", "bc", False),
+        ("[a-c-]x", "-x", True), ("[a-c-]x", "bx", True), ("[--a]x", "Ax", True), ("[+--]x", ",x", True), ("[&&]x", "&x", True),
         ("[^ab]c", "xc", True), (r"\*", "*", True), (r"\*", "x", False), ("é*", "éa", True), ("#x", "#x", False), (" # x", "# x", True),
         ("\ufeffa", "a", True), ("!", "a", False), (".", "a", False), ("/", "a", False),
     ],

@@ -75,6 +75,19 @@ def _rules(text: str) -> Iterator[_Rule]:
             raise ValueError(f"line {number} is not a valid pattern: {e}") from None
 
 
+def _set(members: str) -> str:
+    """Return the characters and ranges of a set, each escaped: "-" between two characters makes a range."""
+    out, i = "", 0
+    while i < len(members):
+        if members[i + 1 : i + 2] == "-" and i + 2 < len(members):
+            out += re.escape(members[i]) + "-" + re.escape(members[i + 2])
+            i += 3
+        else:
+            out += re.escape(members[i])
+            i += 1
+    return out
+
+
 def _pattern(line: str) -> str:
     """Return a pattern as a regular expression: "**" matches any number of directories."""
     out, i = "", 0
@@ -93,7 +106,7 @@ def _pattern(line: str) -> str:
         elif c == "[" and (end := line.find("]", i + 1)) > 0:
             members = line[i + 1 : end]
             negated = members.startswith("^")
-            out += "[" + "^" * negated + re.sub(r"[\\\[&~|^]", r"\\\g<0>", members[negated:]) + "]"
+            out += "[" + "^" * negated + _set(members[negated:]) + "]"
             i = end
         elif c == "\\" and i + 1 < len(line):
             i += 1
