@@ -127,7 +127,7 @@ func (s *Service) keep(ctx context.Context, r request.Resolved, b *buildv1.Submi
 			BuildID: plan.GetBuildId(), Created: s.deps.Now(), Specs: shortened(specs), Packages: keptPackages(locksOf(b), requested),
 			BaseImage: baseImage(b),
 		},
-		Client: caller.Of(r.Caller).Client(ctx).String(), Request: r.Record, Build: stored,
+		Client: caller.Of(r.Caller).Client(ctx).String(), Build: stored,
 	}
 	if locks := locksOf(b); len(locks) > 0 {
 		k.Channels = locks[0].GetChannels()

@@ -6,7 +6,6 @@ CREATE TABLE container_kept (
     platform        text   NOT NULL,
     format          text   NOT NULL,    -- 'sif' or ''
     client          text   NOT NULL,    -- who kept it, as fairshare.Client
-    request         bytea  NOT NULL,    -- slipway.container.v1.ContainerRequest without secrets
     specs           text   NOT NULL,    -- what was requested, a line each
     channels        text   NOT NULL,    -- a line each
     base_image      text   NOT NULL,    -- by digest

@@ -9,10 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -58,8 +55,7 @@ type KeptPackage struct {
 type NewKept struct {
 	Kept
 	// Client is who keeps it.
-	Client  string
-	Request *containerv1.ContainerRequest
+	Client string
 	// Build makes the image, at any time.
 	Build *buildv1.SubmitBuildRequest
 }
@@ -95,21 +91,17 @@ func (s Store) MayKeep(ctx context.Context, id, client string) error {
 // Keep inserts an image unless it exists, and returns the stored one. For an image that was never built, it
 // begins again to wait for the build.
 func (s Store) Keep(ctx context.Context, k NewKept) (Kept, error) {
-	request, err := proto.Marshal(k.Request)
-	if err != nil {
-		return k.Kept, err
-	}
 	build, err := sqldb.Pack(k.Build)
 	if err != nil {
 		return k.Kept, err
 	}
 	err = s.db.Tx(ctx, func(t *sql.Tx) error {
 		res, err := t.ExecContext(ctx, `
-			INSERT INTO container_kept (id, name, tag, platform, format, client, request, specs, channels, base_image, build,
+			INSERT INTO container_kept (id, name, tag, platform, format, client, specs, channels, base_image, build,
 				build_id, package_count, created_at, built_at, digest, size, pulls, deleted_at, deletion)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, 0, '', 0, 0, 0, '')
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0, '', 0, 0, 0, '')
 			ON CONFLICT (id) DO NOTHING`,
-			k.ID, k.Name, k.Tag, k.Platform, k.Format, k.Client, request, lines(k.Specs), lines(k.Channels), k.BaseImage, build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
+			k.ID, k.Name, k.Tag, k.Platform, k.Format, k.Client, lines(k.Specs), lines(k.Channels), k.BaseImage, build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
 		if inserted, err := s.db.Changed(res, err); err != nil {
 			return fmt.Errorf("keeping an image: %w", err)
 		} else if inserted {
@@ -225,7 +217,7 @@ func (s Store) DeleteKept(ctx context.Context, id, reason string, now time.Time)
 // Unbuilt returns images that were kept before a time and are not known to be built, the oldest first, at most
 // limits.RequestsDeleted.
 func (s Store) Unbuilt(ctx context.Context, before time.Time) ([]Kept, error) {
-	return sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: `SELECT ` + keptColumns + ` FROM container_kept WHERE built_at = 0 AND created_at < $1 ORDER BY created_at LIMIT $2`}.
+	return sqldb.Listing[Kept]{Scan: scannedKeptRow, Read: `SELECT ` + keptColumns + ` FROM container_kept WHERE built_at = 0 AND deleted_at = 0 AND created_at < $1 ORDER BY created_at LIMIT $2`}.
 		All(ctx, s.db, sqldb.Micros(before), limits.RequestsDeleted)
 }
 

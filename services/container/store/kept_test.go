@@ -8,7 +8,6 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/container/migrations"
 	"slipway.dev/services/container/store"
@@ -36,7 +35,7 @@ func TestCatalog(t *testing.T) {
 						{ImagePackage: store.ImagePackage{Name: "zlib", Version: "1.3", Kind: "conda"}, License: "Zlib"},
 					},
 				},
-				Request: &containerv1.ContainerRequest{Keep: true}, Build: &buildv1.SubmitBuildRequest{ContentId: id(n)}, Client: "user:1",
+				Build: &buildv1.SubmitBuildRequest{ContentId: id(n)}, Client: "user:1",
 			})
 			return err
 		}
@@ -117,7 +116,7 @@ func TestCatalog(t *testing.T) {
 			}
 		}
 		other, err := s.Keep(t.Context(), store.NewKept{
-			Kept: store.Kept{ID: id(1), Name: "other", Tag: "2", BuildID: id(1) + "_2", Created: now.Add(time.Hour)}, Request: &containerv1.ContainerRequest{}, Build: &buildv1.SubmitBuildRequest{},
+			Kept: store.Kept{ID: id(1), Name: "other", Tag: "2", BuildID: id(1) + "_2", Created: now.Add(time.Hour)}, Build: &buildv1.SubmitBuildRequest{},
 		})
 		if err != nil || other.Name != "samtools" || other.Tag != "1.20" || other.BuildID != id(1)+"_2" || !other.Created.Equal(now.Add(time.Second)) {
 			t.Errorf("keeping an image again: %+v, %v", other, err)
