@@ -81,9 +81,9 @@ func (s Store) MayKeep(ctx context.Context, id, client string) error {
 	case err != nil:
 		return err
 	case all >= limits.KeptImages:
-		return fault.Exhausted.Newf("The catalog has %d images, which is the limit; the operator of this server can delete some", all)
+		return fault.Exhausted.Newf("The catalog has %d images, which is the limit; try again after the operator of this server has deleted some", all)
 	case own >= limits.KeptImagesClient:
-		return fault.Exhausted.Newf("You have kept %d images, which is the limit; request the image without keep, or ask the operator of this server to delete some", own)
+		return fault.Exhausted.Newf("You have kept %d images, which is the limit; request the image without keep, or try again after the operator of this server has deleted some", own)
 	}
 	return nil
 }

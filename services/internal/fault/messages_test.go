@@ -27,7 +27,9 @@ func TestMessages(t *testing.T) {
 		t.Fatalf("%d messages were found, want at least 400: this test does not know all ways to create them", len(all))
 	}
 	for _, m := range all {
-		t.Logf("%-15s %s", m.kind, m.text)
+		if testing.Verbose() {
+			t.Logf("%-15s %s", m.kind, m.text)
+		}
 		for rule, breaks := range rules() {
 			if breaks(m) {
 				t.Errorf("%s: %q %s", m.at, m.text, rule)
