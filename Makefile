@@ -23,7 +23,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint k8s-prepare k8s-e2e monitoring-lint image image-test release release-test web-lint python-lint python-test generate proto reference fuzz clean
+.PHONY: web help build builder run test e2e bench lint k8s-lint k8s-prepare k8s-e2e monitoring-lint image image-test release release-test web-lint python-lint python-test generate proto reference fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -112,7 +112,7 @@ python-lint: ## Check the style and the types of the Python client (python3 with
 python-test: ## Run the tests of the Python client that need no server (python3 with venv, PyPI)
 	deploy/python/check.sh test
 
-generate: proto reference ## Generate all generated files: proto and reference
+generate: proto reference web ## Generate all generated files: proto, reference and web
 
 proto: ## Generate proto/gen (Go, gateway and OpenAPI) from proto/slipway
 	$(BUF) generate
@@ -122,6 +122,10 @@ reference: ## Generate deploy/config.md, deploy/metrics.md and the diagram of th
 	go run ./services/cmd/slipwayd config --markdown > deploy/.config.md && mv deploy/.config.md deploy/config.md
 	go run ./services/cmd/slipwayd metrics > deploy/.metrics.md && mv deploy/.metrics.md deploy/metrics.md
 	docs/develop/architecture.sh > docs/develop/.architecture.svg && mv docs/develop/.architecture.svg docs/develop/architecture.svg
+
+# Commit the result together with the sources in gateway/web.
+web: ## Generate gateway/web/dist, the scripts and styles that slipwayd serves
+	cd services/tools/bundle && GOWORK=off go run . ../../../gateway/web ../../../gateway/web/dist
 
 fuzz: ## Fuzz every parser of untrusted input for a limited time (FUZZTIME=30s)
 	./services/tools/fuzz.sh $(or $(FUZZTIME),30s)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -36,9 +37,10 @@ type reference struct {
 }
 
 // file is a file to serve unchanged. zipped returns its gzipped form; nil if it has none.
-// cache is its Cache-Control.
+// cache is its Cache-Control, and policy its Content-Security-Policy if it is not pageCSP.
 type file struct {
 	kind, etag, cache string
+	policy            string
 	text              []byte
 	zipped            func() []byte
 }
@@ -131,7 +133,7 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 func (f file) head(w http.ResponseWriter, r *http.Request) (text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)
-	h.Set("Content-Security-Policy", pageCSP)
+	h.Set("Content-Security-Policy", cmp.Or(f.policy, pageCSP))
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")

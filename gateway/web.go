@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -19,7 +20,9 @@ import (
 	"slipway.dev/gateway/manual"
 )
 
-//go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs web/npm/*.LICENSE
+// webFiles are the documents, and the scripts and styles that `make web` has generated from the others.
+//
+//go:embed web/*.html web/*.svg web/dist web/npm/*.LICENSE
 var webFiles embed.FS
 
 // immutable is the Cache-Control of files that have the digest of their content in the
@@ -38,9 +41,13 @@ type web struct {
 type webPage struct {
 	digest string
 	files  map[string]file
-	// shell and missing return a document for the depth of folders at which it is served.
-	// Its addresses are relative, since the prefix of the site is unknown here.
-	shell, missing func(depth int) file
+	// home is the document of /. It contains the form, and the style that the form needs, so that the form is shown
+	// and works before other files have arrived.
+	home file
+	// views are the documents of the other views by their scripts, and missing that of unknown addresses, for each
+	// depth of folders at which they are served.
+	views   map[string][]file
+	missing []file
 	// docs are the files of the documentation by their paths below /docs/.
 	docs map[string]file
 }
@@ -61,11 +68,8 @@ func newWebPage(more func() []manual.Document) (*webPage, error) {
 		if err != nil {
 			return err
 		}
-		name = strings.TrimPrefix(name, "web/")
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "web/"), "dist/")
 		if mediaType(name) == scriptType {
-			if text, err = resolved(name, text); err != nil {
-				return err
-			}
 			scripts[name] = text
 		}
 		w.files[name] = newWebFile(name, text, immutable)
@@ -76,25 +80,53 @@ func newWebPage(more func() []manual.Document) (*webPage, error) {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
-	if w.shell, err = w.layout("index.html", preloads(scripts)); err != nil {
-		return nil, err
-	}
-	if w.missing, err = w.layout("missing.html", ""); err != nil {
-		return nil, err
+	if err := w.layouts(scripts); err != nil {
+		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	return w, w.newDocuments(more)
 }
 
-// needed matches the static imports of a module; import("…") is loaded later.
-var needed = regexp.MustCompile(`from ?"(\.[^"]+)"`)
+// layouts creates the documents of the views. Their files must be there.
+func (w *webPage) layouts(scripts map[string][]byte) error {
+	texts := map[string]string{}
+	for _, name := range []string{"index.html", "home.html", "later.html", "missing.html"} {
+		text, err := webFiles.ReadFile("web/" + name)
+		if err != nil {
+			return err
+		}
+		texts[name] = string(text)
+	}
+	const styles = `<link rel="stylesheet" href="@web@/base.css">` + "\n" + `<link rel="stylesheet" href="@web@/style.css">` + "\n"
+	w.missing = w.layout(texts["missing.html"])
+	w.views = map[string][]file{}
+	for _, view := range []string{"account", "build", "catalog", "catalogimage", "container", "inspect", "scan"} {
+		fill := strings.NewReplacer("@head@\n", styles+preloads(scripts, view), "@page@\n", texts["later.html"])
+		w.views[view] = w.layout(fill.Replace(texts["index.html"]))
+	}
+	style := string(w.files["base.css"].text)
+	fill := strings.NewReplacer("@head@\n", "<style>"+style+"</style>\n"+preloads(scripts, ""), "@page@\n", texts["home.html"])
+	w.home = w.layout(fill.Replace(texts["index.html"]))[0]
+	sum := sha256.Sum256([]byte(style))
+	w.home.policy = strings.NewReplacer("style-src 'self'", "style-src 'self' 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'",
+		"form-action 'none'", "form-action 'self'").Replace(pageCSP)
+	return nil
+}
 
-// preloads returns links with which a browser fetches all modules of the first view in
-// parallel instead of one level of imports after another.
-func preloads(scripts map[string][]byte) string {
+// needed matches the static imports of a module; import("…") is loaded later.
+var needed = regexp.MustCompile(`(?:from|import)"\./([\w.-]+)"`)
+
+// preloads returns links with which a browser fetches all modules of a view in parallel instead of one level of
+// imports after another. Without a view, they are those of the first view.
+func preloads(scripts map[string][]byte, view string) string {
 	first := []string{"app.js"}
+	for name := range scripts {
+		if own, _, _ := strings.Cut(name, "-"); own == view {
+			first = append(first, name)
+		}
+	}
 	for i := 0; i < len(first); i++ {
 		for _, m := range needed.FindAllSubmatch(scripts[first[i]], -1) {
-			if to := path.Join(path.Dir(first[i]), string(m[1])); !slices.Contains(first, to) {
+			if to := string(m[1]); !slices.Contains(first, to) {
 				first = append(first, to)
 			}
 		}
@@ -106,19 +138,15 @@ func preloads(scripts map[string][]byte) string {
 	return b.String()
 }
 
-// layout returns an HTML page, whose addresses depend on where it is served.
-func (w *webPage) layout(name, head string) (func(depth int) file, error) {
-	text, err := webFiles.ReadFile("web/" + name)
-	if err != nil {
-		return nil, fmt.Errorf("reading the web page: %w", err)
-	}
+// layout returns an HTML page for each depth of folders at which it may be served, since its addresses are relative.
+func (w *webPage) layout(text string) []file {
 	at := make([]file, maxDepth+1)
 	for depth := range at {
 		root := "./" + strings.Repeat("../", depth)
-		page := strings.NewReplacer("@head@\n", head, "@web@", root+"web/"+w.digest, "@root@", root)
-		at[depth] = newWebFile(name, []byte(page.Replace(page.Replace(string(text)))), "no-cache")
+		fill := strings.NewReplacer("@web@", root+"web/"+w.digest, "@root@", root)
+		at[depth] = newWebFile("page.html", []byte(fill.Replace(text)), "no-cache")
 	}
-	return func(depth int) file { return at[min(depth, maxDepth)] }, nil
+	return at
 }
 
 // robots excludes crawlers: the pages are for users only, or change with every request.
@@ -146,35 +174,32 @@ func zip(text []byte) []byte {
 	return b.Bytes()
 }
 
-// imported matches imports by a package's name.
-var imported = regexp.MustCompile(`from ?"(@?[a-z][a-z0-9/-]*)"`)
-
-// resolved replaces package names in a module by paths. Browsers only know package names
-// with an import map, which would have to be a script in the page.
-func resolved(name string, text []byte) (out []byte, err error) {
-	packages := map[string]string{
-		"preact": "preact.mjs", "preact/hooks": "hooks.mjs", "htm": "htm.module.js",
-		"@preact/signals": "signals.module.js", "@preact/signals-core": "signals-core.module.js",
-	}
-	to := "./npm/"
-	if strings.HasPrefix(name, "npm/") {
-		to = "./"
-	}
-	out = imported.ReplaceAllFunc(text, func(from []byte) []byte {
-		known := packages[string(imported.FindSubmatch(from)[1])]
-		if known == "" {
-			err = fmt.Errorf("%s imports %s, which is not here", name, from)
-		}
-		return []byte(`from"` + to + known + `"`)
-	})
-	return out, err
-}
-
 // views matches the paths of the page's views: the public ones, with the names of kept images, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
 var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/([0-9a-f]{16}(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
+
+// viewOf returns the name of the script that shows a path of views, apart from /.
+func viewOf(at string) string {
+	folder, name, _ := strings.Cut(strings.TrimPrefix(at, "/"), "/")
+	kind, id, _ := strings.Cut(name, "/")
+	switch {
+	case folder == "c" && name == "":
+		return "catalog"
+	case folder == "c":
+		return "catalogimage"
+	case folder == "view" && (kind == "builds" || kind == "mirrors"):
+		return "build"
+	case folder == "view" && kind == "scans":
+		return "scan"
+	case folder == "view" && kind == "containers" && id != "":
+		return "container"
+	case folder == "view" && kind == "inspect":
+		return "inspect"
+	}
+	return "account"
+}
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	at := r.URL.Path
@@ -202,8 +227,10 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		page.files["icon.svg"].serve(rw, r)
 	case at == "/robots.txt":
 		newWebFile("robots.txt", []byte(robots), "public, max-age=86400").serve(rw, r)
+	case at == "/":
+		page.home.serve(rw, r)
 	case views.MatchString(at):
-		page.shell(depth).serve(rw, r)
+		page.views[viewOf(at)][min(depth, maxDepth)].serve(rw, r)
 	case at == "/docs":
 		redirectBelow(rw, "docs/")
 	case strings.HasPrefix(at, "/docs/"):
@@ -248,7 +275,7 @@ func redirectBelow(rw http.ResponseWriter, to string) {
 
 // notFound writes the page for an unknown address.
 func (w *webPage) notFound(rw http.ResponseWriter, r *http.Request) {
-	text := w.missing(strings.Count(r.URL.Path, "/")-1).head(rw, r)
+	text := w.missing[min(strings.Count(r.URL.Path, "/")-1, maxDepth)].head(rw, r)
 	rw.WriteHeader(http.StatusNotFound)
 	_, _ = rw.Write(text) // the client may have disconnected
 }

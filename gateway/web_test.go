@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"io"
 	"maps"
@@ -49,7 +50,8 @@ func TestWebFirstView(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
 	page := open(t, h, "/", "Accept-Encoding", "gzip")
-	total, seen := page.Body.Len(), map[string]bool{}
+	style := open(t, h, path.Join("/", path.Dir(address.FindStringSubmatch(string(unpacked(t, page)))[1]), "style.css"), "Accept-Encoding", "gzip")
+	total, seen := page.Body.Len()+style.Body.Len(), map[string]bool{} // the scripts load the rest of the style
 	for _, m := range address.FindAllStringSubmatch(string(unpacked(t, page)), -1) {
 		at := path.Join("/", m[1])
 		if seen[at] {
@@ -68,7 +70,7 @@ func TestWebFirstView(t *testing.T) {
 		}
 		total += f.Body.Len()
 	}
-	if total > 100_000 || len(seen) < 10 {
+	if total > 60_000 || len(seen) != 3 {
 		t.Errorf("the first view is %d bytes in %d files", total, len(seen)+1)
 	}
 	t.Logf("%d bytes in %d files", total, len(seen)+1)
@@ -87,40 +89,90 @@ func unpacked(t *testing.T, w *httptest.ResponseRecorder) []byte {
 	return raw
 }
 
-// TestWebLoadsEveryModule checks that static imports exist and are preloaded by the
-// document, and that dynamic imports exist and are not.
+// TestWebLoadsEveryModule checks that static imports exist and are preloaded by the documents, and that dynamic imports
+// exist and are not.
 func TestWebLoadsEveryModule(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	announced := map[string]bool{}
-	for _, m := range address.FindAllStringSubmatch(open(t, h, "/").Body.String(), -1) {
-		announced[path.Join("/", m[1])] = true
-	}
-	imports := regexp.MustCompile(`(?:from|import) ?"([@./a-z-]+)"`)
-	later, known := regexp.MustCompile(`=> import\("([^"]+)"\)`), maps.Clone(announced)
-	for queue := slices.Collect(maps.Keys(announced)); len(queue) > 0; queue = queue[1:] {
-		module := open(t, h, queue[0]).Body.String()
-		for _, m := range imports.FindAllStringSubmatch(module, -1) {
-			to := path.Join(path.Dir(queue[0]), m[1])
-			if announced[queue[0]] && (!strings.HasPrefix(m[1], ".") || !announced[to]) {
-				t.Errorf("%s imports %s, which the document does not announce", queue[0], m[1])
-			}
-			if !known[to] {
-				known[to], queue = true, append(queue, to)
-			}
+	known := map[string]bool{}
+	for at, script := range map[string]string{"/": "app", "/c": "catalog", "/c/0123456789abcdef": "catalogimage", "/view/builds/0123456789abcdef_1": "build",
+		"/view/mirrors/0123456789abcdef_1": "build", "/view/scans/sc-0123456789abcdef_1": "scan", "/view/containers/abcdefghijklmnopqrstuvwx23": "container",
+		"/view/inspect": "inspect", "/view/runs": "account", "/login": "account", "/user/ada/watch/4kTcGUm9Zv": "account", "/view/containers": "account"} {
+		announced := map[string]bool{}
+		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
+			announced[path.Join("/", path.Dir(at+"x"), m[1])] = true
 		}
-		for _, m := range later.FindAllStringSubmatch(module, -1) {
-			to := path.Join(path.Dir(queue[0]), m[1])
-			if announced[to] || open(t, h, to).Code != http.StatusOK {
-				t.Errorf("%s imports %s later, which is announced or is not there", queue[0], m[1])
-			}
-			if !known[to] {
-				known[to], queue = true, append(queue, to)
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(announced)), func(file string) bool {
+			return regexp.MustCompile(`^` + script + `(-\w+)?\.js$`).MatchString(path.Base(file))
+		}) {
+			t.Errorf("%s does not announce %s", at, script)
+		}
+		for file := range announced {
+			known[file] = true
+			for _, m := range imports.FindAllStringSubmatch(open(t, h, file).Body.String(), -1) {
+				if !announced[path.Join(path.Dir(file), m[1])] {
+					t.Errorf("%s imports %s, which the document of %s does not announce", file, m[1], at)
+				}
 			}
 		}
 	}
-	if len(known) < len(announced)+10 {
-		t.Errorf("of %d modules %d are announced", len(known), len(announced))
+	later := 0
+	for queue := slices.Collect(maps.Keys(known)); len(queue) > 0; queue = queue[1:] {
+		module := open(t, h, queue[0])
+		if module.Code != http.StatusOK {
+			t.Errorf("%s is %d", queue[0], module.Code)
+		}
+		for _, m := range append(imports.FindAllStringSubmatch(module.Body.String(), -1), loaded.FindAllStringSubmatch(module.Body.String(), -1)...) {
+			if to := path.Join(path.Dir(queue[0]), m[1]); !known[to] {
+				known[to], queue = true, append(queue, to)
+				later++
+			}
+		}
+	}
+	if later < 15 {
+		t.Errorf("%d modules are loaded later", later)
+	}
+}
+
+// imports and loaded match the static and the dynamic imports of a minified module.
+var (
+	imports = regexp.MustCompile(`(?:from|import)"(\./[\w.-]+)"`)
+	loaded  = regexp.MustCompile(`import\("(\./[\w.-]+)"\)`)
+)
+
+// TestWebViewsOfOneVersion checks that a page that is open while the server is replaced does not load a view of
+// another version, which would start that version's scripts in the same document.
+func TestWebViewsOfOneVersion(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	for _, name := range []string{"build-AAAAAAAA.js", "chunk-AAAAAAAA.js", "build.js"} {
+		if w := open(t, h, "/web/0123456789abcdef/"+name); w.Code != http.StatusNotFound {
+			t.Errorf("%s is %d", name, w.Code)
+		}
+	}
+}
+
+// TestWebFormNeedsNoFile checks that the form of the first view, its style and its options are in the document.
+func TestWebFormNeedsNoFile(t *testing.T) {
+	t.Parallel()
+	got := open(t, alone(t), "/")
+	text := got.Body.String()
+	for _, want := range []string{`<form class="order"`, `name="p"`, `name="format"`, `name="platform"`, `id="get"`, "<noscript>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the document has no %s", want)
+		}
+	}
+	if strings.Contains(text, `rel="stylesheet"`) || strings.Contains(text, "@") && regexp.MustCompile(`@[a-z]+@`).MatchString(text) {
+		t.Error("the document waits for a style, or has a placeholder")
+	}
+	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(text)
+	if style == nil {
+		t.Fatal("the document has no style")
+	}
+	sum := sha256.Sum256([]byte(style[1]))
+	if policy := got.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "style-src 'self' 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';") ||
+		!strings.Contains(policy, "form-action 'self';") || !strings.Contains(policy, "script-src 'self';") {
+		t.Errorf("the policy is %q", policy)
 	}
 }
 
@@ -128,7 +180,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 func TestWebIsStrict(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/nothing", "/c", "/c/0123456789abcdef"} {
+	for _, at := range []string{"/view/builds/0123456789abcdef_1", "/view/inspect", "/view/nothing", "/c", "/c/0123456789abcdef", "/docs/"} {
 		got := open(t, h, at)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +

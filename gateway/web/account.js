@@ -1,7 +1,6 @@
 // The views of signed-in users. Each view is loaded when it is opened.
 import { useEffect, useState } from "preact/hooks";
 import { call, root } from "./api.js";
-import { Container } from "./container.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { Waiting } from "./load.js";
@@ -9,13 +8,16 @@ import { ask, me, unsure } from "./me.js";
 import { places } from "./menu.js";
 import { token } from "./session.js";
 
-/** The page of a container that the list links to. @param {{args: string[]}} props */
-const Listed = ({ args: [id] }) => html`<${Container} id=${id} />`;
+/** Loads the page of a container that the list links to. */
+async function container() {
+  const { View } = await import("./container.js");
+  return { View: (/** @type {{args: string[]}} */ { args: [id] }) => html`<${View} id=${id} />` };
+}
 
 /** @type {[at: RegExp, load: () => Promise<{View: any}>, title: string][]} */
 const views = [
   [/^view\/containers$/, () => import("./containers.js"), "Containers"],
-  [/^view\/containers\/([0-9a-f]{64})$/, async () => ({ View: Listed }), "Container"],
+  [/^view\/containers\/([0-9a-f]{64})$/, container, "Container"],
   [/^view\/mine$/, () => import("./mine.js"), "Builds"],
   [/^view\/runs$/, () => import("./runs.js"), "Runs"],
   [/^(?:user\/[^/]+|orgs\/([^/]+)\/workspaces\/([^/]+))\/watch\/(\w+)$/, () => import("./run.js"), "Run"],

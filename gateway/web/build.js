@@ -90,7 +90,7 @@ async function read(id, mirror) {
 }
 
 /** @param {{id: string, mirror: boolean}} props */
-export function Build({ id, mirror }) {
+export function View({ id, mirror }) {
   const kind = mirror ? "Mirror" : "Build";
   const [record, set] = useState(/** @type {Record | undefined} */ (undefined));
   const [problem, say] = useState(/** @type {unknown} */ (undefined));

@@ -81,7 +81,7 @@ function Revoke({ at, request, changed }) {
 }
 
 /** @param {{id: string}} props */
-export function Container({ id }) {
+export function View({ id }) {
   const [request, set] = useState(/** @type {Request | undefined} */ (undefined));
   const [status, tell] = useState(/** @type {Status | undefined} */ (undefined));
   const [problem, say] = useState(/** @type {unknown} */ (undefined));

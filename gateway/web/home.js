@@ -1,18 +1,19 @@
 // The first view: describe an image, and get its name.
 import { useEffect } from "preact/hooks";
+import { batch } from "@preact/signals";
 import { lost, resume } from "./again.js";
 import { root } from "./api.js";
 import { Chips } from "./chips.js";
 import { Choice } from "./choice.js";
 import { follow } from "./history.js";
 import { html } from "./html.js";
-import { Existing } from "./image.js";
+import { early } from "./early.js";
+import { Later } from "./later.js";
 import { age, channels, entries, exact, format, isPicked, isSingle, kind, order, platform, platforms, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Recent } from "./recent.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
-import { Dockerfile, Environment } from "./text.js";
 
 /** The options that all tabs share. */
 function Machine() {
@@ -73,19 +74,35 @@ function turn(event) {
   event.preventDefault();
 }
 
+const environmentTab = async () => ({ View: (await import("./text.js")).Environment });
+const dockerfileTab = async () => ({ View: (await import("./text.js")).Dockerfile });
+
 function Submit() {
   const asking = result.value.state === "asking";
   const impossible = answer.value.state === "impossible";
   return html`<button type="button" id="get" class="button" onClick=${submit} disabled=${!order.value || asking || impossible}>${asking ? "Asking…" : "Get container"}</button>`;
 }
 
+/** Fills the form with the request of another view, and with what was entered before this script ran. @param {(() => void) | undefined} again */
+function fill(again) {
+  batch(() => {
+    again?.();
+    if (early.chosen.format) format.value = early.chosen.format;
+    if (early.chosen.platform) platform.value = early.chosen.platform;
+  });
+}
+
+// The beginning of the document is the same in home.html, which is shown before this script has arrived.
 export function Home() {
-  useEffect(() => follow(resume), []);
+  useEffect(() => {
+    void resume().catch(() => undefined).then((again) => follow(() => fill(again))); // until the document is left
+  }, []);
   return html`
     <h1>What should be inside?</h1>
     <p class="lead">Choose packages, and get the name of a container immediately. It is built in the background, and pulling waits for it.</p>
     ${lost.value.length > 0 && html`<section class="lost" aria-labelledby="lost"><h2 id="lost">What could not be copied</h2>
       <ul>${lost.value.map((text) => html`<li key=${text}>${text}</li>`)}</ul></section>`}
+    <form class="order" autocomplete="off" onSubmit=${(/** @type {Event} */ e) => e.preventDefault()}>
     <div class="tabs" role="tablist" aria-label="Made from" onKeyDown=${turn}>
       ${tabs.map(([k, title]) => html`<button type="button" role="tab" id=${`tab-${k}`} key=${k} aria-selected=${kind.value === k} aria-controls="panel"
         tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}
@@ -93,15 +110,16 @@ export function Home() {
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${kind.value}`}>
       ${kind.value === "packages" && html`<${Search} title="Find packages" /><${Chips} />
         ${!entries.value.length && html`<${Examples} />`}`}
-      ${kind.value === "environment" && html`<${Environment} />`}
-      ${kind.value === "dockerfile" && html`<${Dockerfile} />`}
-      ${kind.value === "image" && html`<${Existing} />`}
+      ${kind.value === "environment" && html`<${Later} key="environment" load=${environmentTab} />`}
+      ${kind.value === "dockerfile" && html`<${Later} key="dockerfile" load=${dockerfileTab} />`}
+      ${kind.value === "image" && html`<${Later} key="image" load=${() => import("./image.js")} />`}
       <${Preflight} />
       ${isPicked.value && (kind.value === "packages" || entries.value.length > 0) && html`<${Channels} />`}
       ${(kind.value === "packages" || (kind.value === "environment" && !exact.value) || (kind.value === "image" && entries.value.length > 0)) && html`<${Age} />`}
       <${Machine} />
       <${Submit} />
     </div>
+    </form>
     <${Result} />
     ${!order.value && html`<${Recent} />`}`;
 }

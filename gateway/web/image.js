@@ -43,7 +43,7 @@ function Includes() {
   </details>`;
 }
 
-export function Existing() {
+export function View() {
   return html`<div class="search existing"><label for="image">Image</label>
       <input id="image" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="docker.io/library/python:3.13-slim" value=${image.value}
         aria-describedby="image-note" onInput=${(/** @type {any} */ e) => (image.value = e.currentTarget.value)} />

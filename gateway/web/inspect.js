@@ -146,7 +146,7 @@ function Image({ found, query, choose }) {
     <${Referrers} key=${`${query.image} ${query.platform}`} query=${query} />`;
 }
 
-export function Inspect() {
+export function View() {
   const [query, ask] = useState(asked);
   const [typed, type] = useState(query.image);
   const [found, tell] = useState(/** @type {Found | undefined} */ (undefined));

@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { base64 } from "./api.js";
 import { environmentsOf, isExplicit, isLock, locked } from "./lockfile.js";
-import { parts, secret, withVersion } from "./spec.js";
+import { parts, secret, specs, withVersion } from "./spec.js";
 
 /** @typedef {import("./pack.js").Layer} Layer */
 
@@ -138,12 +138,18 @@ export const order = computed(() => content.value && {
 /** Reports whether the request names something that contains a login or a token. */
 export const isSecret = computed(() => [image.value.trim(), ...entries.value, ...channels.value, ...includes.value].some(secret));
 
+/** The packages in a text of the query, which has several if the form was sent without scripts. @param {string} text */
+function separate(text) {
+  const { entries } = specs(text);
+  return entries.length > 1 ? entries : [text];
+}
+
 /** Restores the request from the page's query. @param {string} query */
 export function read(query) {
   const q = new URLSearchParams(query);
   /** @param {string} name @param {number} most */
   const list = (name, most) => q.getAll(name).filter(Boolean).slice(0, most);
-  entries.value = list("p", 200);
+  entries.value = list("p", 200).flatMap(separate);
   channels.value = list("channel", 20);
   includes.value = list("include", 10);
   age.value = { asOf: q.get("asOf") ?? "", minAge: q.get("minAge") ?? "", minAgeExcept: list("minAgeExcept", 100) };

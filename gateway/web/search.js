@@ -1,18 +1,19 @@
 // The package search field. It also accepts specifications as typed.
 import { batch, computed, effect, signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Failure, isAborted, look, words } from "./api.js";
+import { early } from "./early.js";
 import { html } from "./html.js";
 import { add, channels, entries, platform, remove, searched } from "./order.js";
 import { specs } from "./spec.js";
 
 /** @typedef {{name: string, version: string, channel: string, license?: string, summary?: string}} Found */
 
-const typed = signal("");
+const typed = signal(early.text);
 const found = signal(/** @type {Found[] | undefined} */ (undefined));
 const problem = signal("");
 const active = signal(-1);
-const open = signal(false);
+const open = signal(early.focused);
 /** The typed text without a licence at its end, and the licence. */
 const parts = computed(() => /^(.*?)(?:(?:^|\s)license:\s*(\S*)\s*)?$/.exec(typed.value) ?? ["", typed.value]);
 const sought = computed(() => parts.value[1].trim());
@@ -122,6 +123,12 @@ const told = computed(() => {
 export function Search({ title }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => effect(searching), []);
+  useLayoutEffect(() => {
+    if (!early.focused) return;
+    early.focused = false;
+    field.current?.focus();
+    field.current?.setSelectionRange(typed.value.length, typed.value.length);
+  }, []);
   const shown = open.value && !!found.value?.length;
   return html`<div class="search">
     <label for="search">${title}</label>

@@ -45,6 +45,7 @@ func sections() []section {
 		{"patch", conda.Patch},
 		{"capacity", measure.Capacity},
 		{"fleet", measure.Fleet},
+		{"page", measure.Page},
 	}
 }
 

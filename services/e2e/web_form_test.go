@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// formShown describes the elements of the form and their texts.
+const formShown = `(() => {
+  const shown = [...document.querySelectorAll("#page *")].filter((e) => e.checkVisibility() && !e.matches("noscript, noscript *, option"));
+  return shown.map((e) => [e.localName, e.id, e.className, e.getAttribute("role"), [...e.childNodes].map((n) => n.nodeType === 3 ? n.data.trim() : "").join("")].join(" ").trim())
+    .join("\n").replaceAll("combobox", "").replaceAll(/ +\n/g, "\n");
+})()`
+
+// TestWebPageFormBeforeScripts uses the form without scripts, and checks that the scripts show the same form.
+func TestWebPageFormBeforeScripts(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	eachWebProgram(t, func(t *testing.T, p *program, _ string) {
+		b := openTab(t, browser, "about:blank")
+		b.scripts(false)
+		b.open(p.url + "/")
+		b.await(webField)
+		if got := b.text(webField + `.getAttribute("role")`); got != "null" {
+			t.Fatalf("the scripts ran: the field's role is %s", got)
+		}
+		before := b.text(formShown)
+		b.eval(webField + ".focus()")
+		b.press("samtools=1.20 sambamba" + kb.Enter)
+		b.await(`location.search.includes("p=samtools%3D1.20+sambamba")`)
+		b.scripts(true)
+		b.reload()
+		b.await(`document.querySelectorAll(".chip").length === 2`)
+		b.await(`location.search === "?p=samtools%3D1.20&p=sambamba"`)
+
+		b.open(p.url + "/")
+		b.await(webField + `.getAttribute("role") === "combobox"`)
+		b.await(webSubmit + ".disabled") // effects ran
+		if after := b.text(formShown); after != before {
+			t.Errorf("the scripts show\n%s\nthe document\n%s", after, before)
+		}
+		b.await(`[...document.styleSheets].some((s) => s.href?.endsWith("style.css"))`)
+		b.await(`document.readyState === "complete"`)
+		size := `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].reduce((sum, e) => sum + e.encodedBodySize, 0)`
+		if got := b.text(size + " <= 60000 && " + size + " > 10000"); got != "true" {
+			t.Errorf("the first view has %s bytes", b.text(size))
+		}
+	})
+}
+
+// TestWebPageKeepsWhatWasTyped checks that text and options that were entered before the scripts arrived stay, with
+// the focus.
+func TestWebPageKeepsWhatWasTyped(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	eachWebProgram(t, func(t *testing.T, p *program, _ string) {
+		at, err := url.Parse(p.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, arrive := httputil.NewSingleHostReverseProxy(at), make(chan struct{})
+		release := sync.OnceFunc(func() { close(arrive) })
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, ".js") {
+				<-arrive
+			}
+			rest.ServeHTTP(w, r)
+		}))
+		t.Cleanup(front.Close)
+		t.Cleanup(release)
+		b := openTab(t, browser, "about:blank")
+		b.eval(fmt.Sprintf("location.assign(%q)", front.URL+"/"))
+		b.await(`location.host && ` + webField)
+		b.eval(webField + ".focus()")
+		b.press("sam")
+		b.eval(`document.querySelector("input[value=sif]").click()`)
+		b.eval(webField + ".focus()")
+		release()
+		b.await(`document.querySelectorAll("#found li").length === 2`)
+		if got := b.text(webField + `.value + " " + document.activeElement.id + " " + document.querySelector("[name=format]:checked").value`); got != "sam search sif" {
+			t.Errorf("the text, the focus and the format are %s", got)
+		}
+		b.press(kb.ArrowDown + kb.Enter)
+		b.await(`document.querySelector(".chip .name")?.innerText === "samtools" && location.search.includes("format=sif")`)
+	})
+}
+
+// open navigates to an address.
+func (b *tab) open(url string) {
+	b.t.Helper()
+	b.must(chromedp.Do(b.ctx(), chromedp.Navigate(url)))
+}
+
+// scripts switches the scripts of pages on or off.
+func (b *tab) scripts(on bool) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx(), emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
+	b.must(err)
+}
