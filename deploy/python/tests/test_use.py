@@ -83,6 +83,9 @@ def test_bodies(calls: Calls, tmp_path: Path) -> None:
         },
         "buildCompression": {"mode": "gzip", "level": 0, "force": True}, "asOf": "2026-01-01",
     }  # fmt: skip
+    assert body(calls, packages=["a"], keep=True) == {"packages": {"type": "CONDA", "entries": ["a"]}, "keep": True}
+    with pytest.raises(ValueError, match="keep is for packages"):
+        body(calls, image="x", keep=True)
     layer = slipway.Layer("https://x.test/l.tar.gz", "sha256:" + "0" * 64, "sha256:" + "1" * 64, 7)
     assert body(calls, image="x", layers=[layer], includes=["y"], singularity=True, cmd=["a", ""])["containerConfig"] == {
         "cmd": ["a", ""],

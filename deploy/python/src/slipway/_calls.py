@@ -61,6 +61,7 @@ def container(
     workdir: str | None = None,
     platforms: str | Sequence[str] = (),
     freeze: str | None = None,
+    keep: bool = False,
     cache_repository: str | None = None,
     singularity: bool = False,
     compression: str | None = None,
@@ -99,6 +100,7 @@ def container(
         workdir: The working directory, instead of the image's.
         platforms: ``"linux/amd64"`` (the default), ``"linux/arm64"`` or, for builds, a list of both.
         freeze: The repository to push the image to, with your own credentials. Its name is then permanent.
+        keep: Whether to give an image of Conda packages a public name that does not expire. Everyone can see its packages.
         cache_repository: The repository to cache the layers of builds in.
         singularity: Whether to create a Singularity image; its name is then for ``oras://``.
         compression: The compression of built layers, such as ``"zstd:19"``; with ``",force"`` also of base images.

@@ -46,6 +46,7 @@ def container_body(
     workdir: str | None,
     platforms: str | Sequence[str],
     freeze: str | None,
+    keep: bool,
     cache_repository: str | None,
     singularity: bool,
     compression: str | None,
@@ -62,7 +63,7 @@ def container_body(
     conda = {
         "channels": channels, "environment_name": environment_name, "r_packages": r_packages, "base_image": base_image,
         "base_packages": base_packages, "commands": commands, "compile_python": compile_python, "as_of": as_of,
-        "min_age": min_age, "min_age_except": min_age_except, "refresh": refresh,
+        "min_age": min_age, "min_age_except": min_age_except, "refresh": refresh, "keep": keep,
     }  # fmt: skip
     if packages is None and environment is None:
         for name, value in conda.items():
@@ -85,6 +86,7 @@ def container_body(
         "containerPlatform": platforms if isinstance(platforms, str) else ",".join(platforms),
         "buildRepository": freeze,
         "freeze": freeze is not None,
+        "keep": keep,
         "cacheRepository": cache_repository,
         "format": "sif" if singularity else None,
         "buildCompression": None if compression is None else _compression(compression),
