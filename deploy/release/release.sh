@@ -49,9 +49,9 @@ server() {
 	install -m 755 "$RUNC/runc-$1" "$work/linux-$1/runc"
 }
 
-# completions DIR: writes the shell completions, which are equal on all architectures, with the programs of this
-# machine.
-completions() {
+# texts DIR: writes the shell completions and the manual pages, which are equal on all architectures, with the programs
+# of this machine.
+texts() {
 	local here
 	here=$(go env GOOS)-$(go env GOARCH)
 	compile "${here%-*}" "${here#*-}" ./services/cmd/slipway ./services/cmd/slipwayd
@@ -60,6 +60,8 @@ completions() {
 		"$work/$here/slipway" completion $shell >"$1/completion/slipway.$shell"
 	done
 	"$work/$here/slipwayd" completion bash >"$1/completion/slipwayd.bash"
+	"$work/$here/slipway" man "$1/man"
+	gzip -9n "$1"/man/*.1
 }
 
 # packed NAME: writes a reproducible tar.gz of the folder $work/NAME.
@@ -123,13 +125,13 @@ fi
 (cd deploy && GOWORK=off CGO_ENABLED=0 go build -trimpath -o "$work/sbom" ./docker/sbom)
 chart
 deploy/python/wheel.sh "$OUT"
-completions "$work/any"
+texts "$work/any"
 for platform in ${PLATFORMS//,/ }; do
 	os=${platform%/*} arch=${platform#*/}
 	mkdir -p "$work/$os-$arch"
-	cp -r "$work/any/completion" "$work/$os-$arch/"
+	cp -r "$work/any/completion" "$work/any/man" "$work/$os-$arch/"
 	compile "$os" "$arch" ./services/cmd/slipway
-	archive "slipway_${VERSION}_${os}_$arch" "$os-$arch" slipway completion
+	archive "slipway_${VERSION}_${os}_$arch" "$os-$arch" slipway completion man
 	bill "slipway_${VERSION}_${os}_$arch" "$os-$arch" slipway
 	[ "$os" = linux ] || continue
 	server "$arch"

@@ -32,6 +32,9 @@ grep -q 'slipwayd is installed' "$work/upgrade.log" && no 'an upgrade prints the
 
 [ "$(stat -c '%a %U' "$root/etc/slipway/environment")" = '600 root' ] || no 'others can read the settings that are secret'
 
+dpkg-deb --contents "$work"/once/slipway_*.deb | grep -q '/usr/share/man/man1/slipway-conda.1.gz' || no 'the package has no manual pages'
+dpkg-deb --fsys-tarfile "$work"/once/slipway_*.deb | tar -xO ./usr/share/man/man1/slipway.1.gz | gzip -d | grep -q '^\.TH "SLIPWAY" 1' || no 'the manual pages are not readable'
+
 say 'the AppArmor profile'
 profile=$root/etc/apparmor.d/slipway
 [ ! -e "$profile" ] || no 'an AppArmor that rejects the profile gets it'

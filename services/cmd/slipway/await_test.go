@@ -202,7 +202,7 @@ f00d_1                                         -                      -
 			errs: []string{"slipway: listing the builds: An access token is needed (sign in with `slipway login`"}, code: 1,
 		}, {
 			name: "JSON", args: []string{"builds", "-o", "json"}, env: env,
-			ex: exchange{call: "GET /v1alpha1/builds", auth: "Bearer secret", answer: `{"totalSize":0}`}, out: "{\n  \"totalSize\": 0\n}\n",
+			ex: exchange{call: "GET /v1alpha1/builds", auth: "Bearer secret", answer: `{"totalSize":0}`}, out: "{\n  \"builds\": [],\n  \"totalSize\": 0\n}\n",
 		},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const twoBuilds = `{"builds":[{"buildId":"beef_1","status":"COMPLETED","size":12345678901234567890},` +
+const twoBuilds = `{"builds":[{"buildId":"beef_1","status":"COMPLETED","duration":12345678901234567890},` +
 	`{"buildId":"feed_1","status":"COMPLETED","reason":"\u001b[31msolve"}],"totalSize":2}`
 
 // TestChoose prints selected parts of a response, like gh.
@@ -16,8 +16,10 @@ func TestChoose(t *testing.T) {
 		args         []string
 	}{
 		"fields":               {twoBuilds, `[{"buildId":"beef_1","reason":null},{"buildId":"feed_1","reason":"\u001b[31msolve"}]`, []string{"--json", "buildId,reason"}},
-		"large numbers":        {twoBuilds, `[{"size":12345678901234567890},{"size":null}]`, []string{"--json", " size "}},
+		"large numbers":        {twoBuilds, `[{"duration":12345678901234567890},{"duration":null}]`, []string{"--json", " duration "}},
 		"no entries":           {`{"totalSize":0}`, `[]`, []string{"--json", "buildId"}},
+		"no entries at all":    {` { } `, `[]`, []string{"--json", "buildId"}},
+		"an omitted list":      {` { "totalSize":0}`, "0\n", []string{"--jq", ".builds | length"}},
 		"a query":              {twoBuilds, "2\n", []string{"--jq", ".totalSize"}},
 		"texts":                {twoBuilds, "beef_1\nfeed_1\n", []string{"--jq", ".builds[].buildId"}},
 		"no control sequences": {twoBuilds, "solve\n", []string{"--jq", ".builds[1].reason"}},
@@ -43,6 +45,9 @@ func TestChoose(t *testing.T) {
 		{"builds --jq .x -o yaml", "another format", 2},
 		{"builds -o yaml --json x", "leave out -o", 2},
 		{"builds --json a,,b", "commas between them", 2},
+		{"builds --json buildID", `there is no field "buildID"; the fields are buildCompression, buildId, `, 2},
+		{"builds --json", "give --json one or more fields with commas between them: buildCompression, buildId, ", 2},
+		{"builds --jq", "flag needs an argument: --jq", 2},
 		{"builds --jq .builds.x", "--jq: ", 1},
 	} {
 		url, _ := answering(t, map[string]string{"GET /v1alpha1/builds": twoBuilds})

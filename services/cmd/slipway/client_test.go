@@ -83,7 +83,7 @@ func TestNoServer(t *testing.T) {
 	url := "http://" + l.Addr().String()
 	l.Close()
 	got := slipway(t.Context(), nil, "status", "secret123", "--server", url)
-	want := "slipway: reading the status: no server answers at " + url + "; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: "
+	want := "slipway: reading the status: no server answers at " + url + "; start one with `slipwayd serve`, or choose another with --server, SLIPWAY_SERVER or `slipway config use`: "
 	if got.code != 1 || !strings.HasPrefix(got.errs, want) || strings.Contains(got.errs, "secret123") {
 		t.Errorf("got %+v, want %q", got, want)
 	}

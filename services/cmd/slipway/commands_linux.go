@@ -10,14 +10,14 @@ import (
 // linuxConstructors returns the constructors of the commands that only Linux has.
 func linuxConstructors() []namedConstructor {
 	return []namedConstructor{
-		{"run", mounted.Run},
-		{"shell", mounted.Shell},
-		{"fetch", mounted.Fetch},
-		{"mount", mounted.Mount},
-		{"unmount", mounted.Unmount},
-		{"cache", mounted.Cache},
-		{"singularity", mounted.Singularity},
-		{"doctor", doctor.Command},
+		{"run", execute, mounted.Run},
+		{"shell", execute, mounted.Shell},
+		{"fetch", execute, mounted.Fetch},
+		{"mount", execute, mounted.Mount},
+		{"unmount", execute, mounted.Unmount},
+		{"cache", execute, mounted.Cache},
+		{"singularity", execute, mounted.Singularity},
+		{"doctor", program, doctor.Command},
 	}
 }
 

@@ -15,7 +15,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
@@ -63,9 +65,19 @@ func run(ctx context.Context, root *cobra.Command) int {
 		session.PrintError(cmd, err)
 		return 1
 	}
-	root.PrintErrln("slipway:", err)
+	root.PrintErrln(output.Problem(root), err)
 	root.PrintErrf("See `%s --help`.\n", cmd.CommandPath())
 	return 2
+}
+
+// flagError returns the error of an invalid flag. --json without a value lists the fields.
+func flagError(cmd *cobra.Command, err error) error {
+	if missing, ok := errors.AsType[*pflag.ValueRequiredError](err); ok && missing.GetFlag().Name == "json" {
+		if help := output.FieldsHelp(cmd); help != "" {
+			return usage.Errorf("%s", help)
+		}
+	}
+	return usage.Errorf("%w", err)
 }
 
 // command returns the command line args: its first argument's command only, because creating all of them takes as long as a short command;
@@ -82,8 +94,10 @@ SLIPWAY_TOKEN, or from the file that --token-file names. No flag takes the token
 itself: other users of the machine can read the arguments of a process, and they
 stay in the shell's history.
 
-Only results go to standard output; messages go to standard error, without
-colours. Scripts get them with -o json, yaml or name, or choose from them
+` + "`slipway config`" + ` names several servers, and chooses one.
+
+Only results go to standard output; messages go to standard error. Both have
+colours on terminals only, and none with NO_COLOR. Scripts get results with -o json, yaml or name, or choose from them
 with --json FIELDS and --jq EXPRESSION, which needs no jq. With JSON, the error
 of a failed command is JSON, too: message, code, details. On a terminal, long
 results are shown in SLIPWAY_PAGER or PAGER, if set. Exit codes: 0, success;
@@ -95,7 +109,7 @@ and nothing was sent.`,
 		Args:          usage.KnownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%w", err) })
+	root.SetFlagErrorFunc(flagError)
 	s.Add(root, env)
 	all := constructors(env)
 	if len(args) > 0 {
@@ -103,8 +117,14 @@ and nothing was sent.`,
 			all = all[i : i+1]
 		}
 	}
+	root.AddGroup(groups()...)
+	root.SetHelpCommandGroupID(string(program))
+	root.SetCompletionCommandGroupID(string(program))
+	output.ColourHelp(root)
 	for _, c := range all {
-		root.AddCommand(c.construct(&s))
+		cmd := c.construct(&s)
+		cmd.GroupID = string(c.group)
+		root.AddCommand(cmd)
 	}
 	return root
 }

@@ -136,7 +136,7 @@ func TestUsageErrors(t *testing.T) {
 		{name: "unknown flag", args: []string{"info", "--token", "x"}, want: "unknown flag: --token\nSee `slipway info --help`."},
 		{name: "no reference", args: []string{"image"}, want: "0 arguments instead of 1; write it as `slipway image REF [flags]`"},
 		{name: "two references", args: []string{"inspect", "a", "b"}, want: "2 arguments instead of 1"},
-		{name: "superfluous argument", args: []string{"info", "a"}, want: "1 arguments instead of 0"},
+		{name: "superfluous argument", args: []string{"info", "a"}, want: "1 argument instead of 0"},
 		{name: "format", args: []string{"info", "-o", "xml"}, want: "must be text, wide, json, yaml or name"},
 		{name: "variable", args: []string{"image", "a", "--env", "PATH"}, want: "must be NAME=value"},
 		{name: "variable without a name", args: []string{"image", "a", "--env", "=x"}, want: "must be NAME=value"},
@@ -159,7 +159,8 @@ func TestUsageErrors(t *testing.T) {
 func TestHelpVersionCompletion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want string }{
-		{"", "Available Commands:"},
+		{"", "\nImages:\n  batch "},
+		{"--help", "\nThis program:\n  completion "},
 		{"--help", "SLIPWAY_TOKEN"},
 		{"image --help", "--layer"},
 		{"login --help", "--token-stdin"},

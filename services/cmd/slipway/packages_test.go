@@ -97,7 +97,7 @@ func TestLockDiff(t *testing.T) {
 			ex: exchange{call: diffPost, body: `{"from":{"url":"https://h/a","environmentName":"test"},"to":{"url":"https://h/b","environmentName":"test"}}`, answer: `{}`}, errs: []string{"the same packages"},
 		},
 		{name: "refused", args: []string{"lock", "diff", before, after}, ex: exchange{call: diffPost, body: body, status: 400, answer: `{"message":"from.lock: bad"}`}, code: 1, errs: []string{"comparing the locks: from.lock: bad"}},
-		{name: "one", args: []string{"lock", "diff", before}, code: 2, errs: []string{"1 arguments instead of 2"}},
+		{name: "one", args: []string{"lock", "diff", before}, code: 2, errs: []string{"1 argument instead of 2"}},
 		{name: "standard input twice", args: []string{"lock", "diff", "-", "-"}, code: 2, errs: []string{"only one lock"}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

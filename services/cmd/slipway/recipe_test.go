@@ -71,7 +71,7 @@ func TestRecipeErrors(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"build x y", "2 arguments instead of one", 2},
+		{"build x y", "2 arguments instead of 1", 2},
 		{"build -f " + docker + "x", "reading " + docker + "x: open", 1},
 		{"build -f " + write(t, "empty", ""), "it is empty", 1},
 		{"build -f " + docker + " --context /nowhere", "preparing the context /nowhere: open /nowhere: no such file", 1},

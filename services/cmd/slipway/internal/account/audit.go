@@ -54,7 +54,7 @@ before and after the change. All matching events are printed unless --limit is s
 	}
 	usage.CompleteFlag(cmd, "action", "credentials.*", "member.*", "organization.*", "participant.*", "session.*", "sign-in", "token.*", "user.*", "workspace.*")
 	usage.CompleteFlag(cmd, "since", "1h", "1d", "7d", "30d")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListAuditEventsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		if q.limit < 1 {
 			return usage.Errorf("--limit must be at least 1")

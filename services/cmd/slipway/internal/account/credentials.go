@@ -83,7 +83,7 @@ func credentialsListCommand(s *session.Settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListCredentialsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -115,7 +115,7 @@ func credentialsShowCommand(s *session.Settings) *cobra.Command {
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
 	cmd.ValidArgsFunction = completeCredentials(s, workspace)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.DescribeCredentialsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {

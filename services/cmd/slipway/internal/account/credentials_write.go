@@ -141,7 +141,7 @@ the command prints that.
 	usage.CompleteFlag(cmd, "provider", registryProvider)
 	f.channel.add(cmd)
 	workspace := session.WorkspaceFlag(cmd, s, "to store it in")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateCredentialsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.readChannel(cmd); err != nil {
 			return err

@@ -47,7 +47,7 @@ their workspace.`,
 		Args: usage.AtMostOne, ValidArgsFunction: completeRobots(s, 1),
 		Example: "  slipway limits show\n  slipway limits show lab/rnaseq",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListOrganizationLimitsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		call, whose := session.Call{Path: "/api/limits", Signed: true}, "you"
 		if len(args) > 0 {
@@ -86,7 +86,7 @@ func limitsListCommand(s *session.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&search, "search", "", "Only names that contain this text.")
 	usage.CompleteFlag(cmd, "of", limitCategories()...)
 	usage.CompleteFlag(cmd, "search")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListLimitsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		query := url.Values{"max": {"1000"}}
 		for name, v := range map[string]string{"of": of, "search": search} {
@@ -135,7 +135,7 @@ are deleted.`,
 		Args: usage.Exactly(4), ValidArgsFunction: completeLimits,
 		Example: "  slipway limits set organization lab builds 250/1h\n  slipway limits set workspace lab/rnaseq runningBuilds 4\n  slipway limits set user ada pulls 5000/1m\n  slipway limits set organization lab requestDays 30",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.SetLimitResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		call, err := limitCall(cmd.Context(), c, args)
 		if err != nil {

@@ -148,7 +148,7 @@ func memberListCommand(s *session.Settings) *cobra.Command {
 		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the members, the invitations and their roles", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  slipway member list lab\n  slipway member list lab/rnaseq",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListMembersResponse{}, &platformv1.ListParticipantsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, p, _, err := locate(cmd.Context(), s, args[0], "")
 		if err != nil {

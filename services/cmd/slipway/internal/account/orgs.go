@@ -57,7 +57,7 @@ func orgID(ctx context.Context, c *session.Client, name string) (string, error) 
 
 func orgListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List your organisations", Args: usage.Exactly(0), ValidArgsFunction: cobra.NoFileCompletions}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListOrganizationsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := orgs(cmd.Context(), c)
 		if err != nil {
@@ -80,7 +80,7 @@ func orgCreateCommand(s *session.Settings) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&full, "full-name", "", "Its full name (default: the name).")
 	cmd.Flags().StringVar(&about, "description", "", "A description.")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateOrganizationResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if full == "" {
 			full = args[0]
@@ -119,7 +119,7 @@ func workspaceCreateCommand(s *session.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&full, "full-name", "", "Its full name (default: the name).")
 	cmd.Flags().StringVar(&about, "description", "", "A description.")
 	cmd.Flags().BoolVar(&shared, "shared", false, "Whether the whole organisation sees it.")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateWorkspaceResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		org, name, ok := strings.Cut(args[0], "/")
 		if !ok || org == "" || name == "" {

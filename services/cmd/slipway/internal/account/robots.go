@@ -158,7 +158,7 @@ func robotsListCommand(s *session.Settings) *cobra.Command {
 		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the robots of a workspace, or of an organisation", Args: usage.Exactly(1), ValidArgsFunction: completeRobots(s, 1),
 		Example: "  slipway robots list lab/rnaseq\n  slipway robots list lab",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListRobotsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		_, raw, list, err := robots(cmd.Context(), c, args[0])
 		if err != nil {
@@ -194,7 +194,7 @@ func robotsShowCommand(s *session.Settings) *cobra.Command {
 		Use: "show ORGANISATION[/WORKSPACE] NAME|ID", Short: "Show a robot", Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots show lab/rnaseq ci",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.DescribeRobotResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		at, err := robotCall(cmd.Context(), c, args[0], args[1])
 		if err != nil {
@@ -227,7 +227,7 @@ do, such as requesting images: use "slipway robots tokens delete" to stop a toke
 	cmd.Flags().StringVar(&role, "role", "", "The new role: launch, connect or view (only launch uses logins and reports runs).")
 	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
 	cmd.Flags().StringVar(&description, "description", "", `The new description; "" removes it.`)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.UpdateRobotResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		change := &platformv1.RobotChange{}
 		if cmd.Flags().Changed("role") {
@@ -270,7 +270,7 @@ workspaces of its organisation.`,
 	cmd.Flags().StringVar(&role, "role", "", "The role: launch, connect or view (default: launch, which uses the workspace's logins and reports runs).")
 	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
 	cmd.Flags().StringVar(&description, "description", "", "A description for the lists of robots.")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateRobotResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		at, err := robotsOf(cmd.Context(), c, args[0])
 		if err != nil {
@@ -320,7 +320,7 @@ func robotTokensListCommand(s *session.Settings) *cobra.Command {
 		Use: "list ORGANISATION[/WORKSPACE] ROBOT", Short: "List the access tokens of a robot", Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots tokens list lab/rnaseq ci",
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListRobotTokensResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		_, raw, list, err := listTokens(cmd.Context(), c, args[0], args[1])
 		if err != nil {
@@ -353,7 +353,7 @@ explains the scopes and --repository.`,
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated.")
 	usage.CompleteFlag(cmd, "scope", scopeNames()...)
 	repositoryFlag(cmd, &repositories)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateRobotTokenResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if len(scopes) == 0 {
 			return usage.Errorf("--scope is missing: what the token may be used for, e.g. --scope pull,request,build")

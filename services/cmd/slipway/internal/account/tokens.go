@@ -41,7 +41,7 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListTokensResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := tokens(cmd.Context(), c)
 		if err != nil {
@@ -100,7 +100,7 @@ administers nothing.`,
 	cmd.Flags().StringVar(&workspace, "workspace", "", "The only `workspace` in which the token works: its id, or ORGANISATION/NAME (default: all).")
 	session.CompleteWorkspaces(cmd, s)
 	repositoryFlag(cmd, &repositories)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateTokenResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes, Repositories: repositories, Expires: expires()}
 		var err error

@@ -63,7 +63,7 @@ with ids. Days are UTC.`,
 		}
 		return out, err
 	}))
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &usagev1.GetUsageResponse{})
 	cmd.MarkFlagsMutuallyExclusive("csv", "output")
 	cmd.MarkFlagsMutuallyExclusive("csv", "json")
 	cmd.MarkFlagsMutuallyExclusive("csv", "jq")

@@ -113,7 +113,7 @@ func vexListCommand(s *session.Settings) *cobra.Command {
 		Example: "  slipway vex list\n  slipway vex list --org lab",
 	}
 	owner.add(cmd, s)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListVexDocumentsResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := owner.list(cmd.Context(), c)
 		if err != nil {
@@ -139,7 +139,7 @@ or images by their digests.`,
 	owner.add(cmd, s)
 	cmd.Flags().StringVar(&name, "name", "", "The name of the document (default: that of FILE without its extension).")
 	usage.CompleteFlag(cmd, "name")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.SetVexDocumentResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if name == "" && args[0] == "-" {
 			return usage.Errorf("a document of standard input needs --name")

@@ -136,7 +136,7 @@ func webhooksListCommand(s *session.Settings) *cobra.Command {
 		Example: "  slipway webhooks list\n  slipway webhooks list --workspace lab/rnaseq",
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListWebhooksResponse{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -173,7 +173,7 @@ Without --event it gets all events. ` + "`slipway webhooks test`" + ` sends a me
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "whose events are sent")
 	events := eventsFlag(cmd, "The type of events to send, e.g. build.failed, or build.* for all of builds; can be repeated (default: all).")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.CreateWebhookResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -198,7 +198,7 @@ func webhooksShowCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID", Short: "Show a webhook, without its secret", Args: usage.Exactly(1), Example: "  slipway webhooks show 4vK2mQ8sT0aB1cD2eF3gH5"}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
 	cmd.ValidArgsFunction = completeWebhooks(s, workspace, 1)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.DescribeWebhookResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -235,7 +235,7 @@ secrets for 24 hours, so that the receiver can be changed meanwhile.`,
 	cmd.Flags().BoolVar(&newSecret, "new-secret", false, "Create and print a new secret.")
 	cmd.MarkFlagsMutuallyExclusive("disable", "enable")
 	cmd.MarkFlagsOneRequired("url", "event", "disable", "enable", "new-secret")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.UpdateWebhookResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -308,7 +308,7 @@ func webhooksTestCommand(s *session.Settings) *cobra.Command {
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
 	cmd.ValidArgsFunction = completeWebhooks(s, workspace, 1)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.DescribeDeliveryResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -366,7 +366,7 @@ func deliveriesCommand(s *session.Settings) *cobra.Command {
 	cmd.Flags().StringVar(&status, "status", "", "Only messages with this status: pending, delivered or failed.")
 	usage.CompleteFlag(cmd, "status", "pending", "delivered", "failed")
 	cmd.Flags().IntVar(&most, "max", 20, "The maximum number of messages.")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListDeliveriesResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {

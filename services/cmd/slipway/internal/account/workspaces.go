@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
@@ -21,7 +22,7 @@ func Workspaces(s *session.Settings) *cobra.Command {
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListUserWorkspacesResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := c.Workspaces(cmd.Context())
 		if err != nil {

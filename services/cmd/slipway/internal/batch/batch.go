@@ -69,6 +69,7 @@ build.`,
 		},
 	}
 	f.Add(cmd, s)
+	f.Output.Of(map[string]any{"results": []row{}})
 	f.addLock(cmd)
 	cmd.Flags().Lookup("lock").Usage = "The lock `file`; empty for none."
 	cmd.Flags().Lookup("await").Usage = "Wait until all images exist; the exit code then reports whether all builds succeeded."

@@ -75,6 +75,7 @@ plain HTTP.`,
 		},
 	}
 	f.Add(cmd, s)
+	f.Output.Of(map[string]any{"results": []row{}, "bytesCopied": 0, "bytesPresent": 0, "bytesLeftOut": 0})
 	cmd.Flags().StringVar(&f.to, "to", "", "The `folder` or .tar file of the bundle, which is created if it does not exist.")
 	cmd.Flags().BoolVar(&f.Sif, "sif", false, "Also copy a Singularity image of each image, which the server makes.")
 	cmd.Flags().StringArrayVar(&f.have, "have", nil, "An earlier `bundle`, or its list, whose blobs are left out; may be repeated.")

@@ -39,7 +39,7 @@ in the other bundles. No server is needed.`,
   slipway bundle list pipeline -o json > have.json`,
 		Args: usage.AtLeast(1),
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, map[string]any{"images": []listed{}, "digests": []string{}})
 	cmd.Flags().BoolVar(&verify, "verify", false, "Verify the digests of all blobs.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := openContent(args)
@@ -148,7 +148,7 @@ func (c *content) verify(ctx context.Context, w io.Writer) error {
 	if bad > 0 {
 		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; copy the bundle again, or repeat slipway bundle, after deleting the damaged files if it is a folder", bad, len(c.blobs)))...)
 	}
-	text := fmt.Sprintf("Verified %d manifests and %d blobs, %s", len(c.manifests), len(c.blobs)-left, output.BytesText(float64(bytes)))
+	text := fmt.Sprintf("Verified %s and %s, %s", output.Count(len(c.manifests), "manifest"), output.Count(len(c.blobs)-left, "blob"), output.BytesText(float64(bytes)))
 	if left > 0 {
 		text += fmt.Sprintf("; %d blobs were left out with --have: give the earlier bundle, too", left)
 	}

@@ -56,7 +56,7 @@ interrupted load continues. Registries on this machine are used with plain HTTP.
 	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output, and the names to standard error.")
 	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry (default: for registries on this machine).")
 	f.engine.add(cmd)
-	f.output = output.Flag(cmd)
+	f.output = output.Flag(cmd, map[string]any{"images": []pushed{}})
 	usage.CompleteFlag(cmd, "to")
 	return cmd
 }
@@ -146,20 +146,22 @@ func (c *content) pushes(to string) ([]*push, error) {
 	return out, nil
 }
 
+// pushed is an image that was pushed, in JSON.
+type pushed struct {
+	Image   string        `json:"image"`
+	Target  string        `json:"target"`
+	Digest  digest.Digest `json:"digest"`
+	Message string        `json:"message,omitempty"`
+}
+
 // print prints the new names, and writes the configuration of Nextflow.
 func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
-	type row struct {
-		Image   string        `json:"image"`
-		Target  string        `json:"target"`
-		Digest  digest.Digest `json:"digest"`
-		Message string        `json:"message,omitempty"`
-	}
-	rows, table := make([]row, 0, len(all)), output.Table{}
+	rows, table := make([]pushed, 0, len(all)), output.Table{}
 	names := map[string]string{}
 	var failed []error
 	for _, one := range all {
 		isSif := c.isSif(one.image)
-		r := row{Image: one.pullName(isSif), Target: one.to.pullName(isSif), Digest: one.root.Digest}
+		r := pushed{Image: one.pullName(isSif), Target: one.to.pullName(isSif), Digest: one.root.Digest}
 		if one.err != nil {
 			r.Message = one.err.Error()
 			failed = append(failed, fmt.Errorf("pushing %s: %w", one.to.full, one.err))
@@ -319,13 +321,43 @@ func (l *loader) blob(ctx context.Context, to ref.Ref, d ocispec.Descriptor) err
 		return err
 	}
 	defer f.Close()
+	sent := &sending{blobFile: f, progress: l.progress}
 	// The reader fails if the digest of what was sent differs.
-	if _, err := l.client.BlobPut(ctx, to, toClient(d), blob.NewReader(blob.WithReader(f), blob.WithDesc(toClient(d)))); err != nil {
+	if _, err := l.client.BlobPut(ctx, to, toClient(d), blob.NewReader(blob.WithReader(sent), blob.WithDesc(toClient(d)))); err != nil {
+		l.progress.count(func(p *progress) { p.copied -= sent.at })
 		return fmt.Errorf("the blob %s: %w", d.Digest, err)
 	}
-	l.progress.count(func(p *progress) { p.copied += d.Size })
 	l.found(d.Digest, to.Repository)
 	return nil
+}
+
+// A sending is a blob that is pushed. It counts the bytes that are read; a retry reads them again.
+type sending struct {
+	blobFile
+	progress *progress
+	at       int64
+}
+
+// Read reads from the blob.
+func (s *sending) Read(b []byte) (int, error) {
+	n, err := s.blobFile.Read(b)
+	s.moved(s.at + int64(n))
+	return n, err //nolint:wrapcheck // it may be io.EOF
+}
+
+// Seek sets the offset of the next Read.
+func (s *sending) Seek(offset int64, whence int) (int64, error) {
+	at, err := s.blobFile.Seek(offset, whence)
+	if err != nil {
+		return at, fmt.Errorf("reading the blob again: %w", err)
+	}
+	s.moved(at)
+	return at, nil
+}
+
+func (s *sending) moved(to int64) {
+	s.progress.count(func(p *progress) { p.copied += to - s.at })
+	s.at = to
 }
 
 func (l *loader) found(d digest.Digest, repo string) {

@@ -97,7 +97,7 @@ func (f *serveFlags) run(cmd *cobra.Command, folders []string) error {
 	if err := f.writeConfig(cmd, c, host); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	cmd.PrintErrln(output.Printable(fmt.Sprintf("Serving %d images at %s. Ctrl-C stops it.", len(c.images), host)))
+	cmd.PrintErrln(output.Printable(fmt.Sprintf("Serving %s at %s. Ctrl-C stops it.", output.Count(len(c.images), "image"), host)))
 	return f.serve(cmd.Context(), l, newHandler(c), certs)
 }
 

@@ -42,7 +42,7 @@ image. Without a WORD, all images are listed.`,
 		usage.CompleteFlag(cmd, free)
 	}
 	usage.CompleteFlag(cmd, "sort", "newest", "pulls", "name")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.ListCatalogResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		name, version, _ := strings.Cut(of, "=")
 		query := url.Values{}

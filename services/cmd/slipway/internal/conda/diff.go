@@ -39,7 +39,7 @@ pixi.lock. The exit code is 0 whether or not they differ.`,
 		return nil, cobra.ShellCompDirectiveDefault // files
 	}
 	addEnvironment(cmd, &environment)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.CompareLocksResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if args[0] == "-" && args[1] == "-" {
 			return usage.Errorf("only one lock can be read from standard input")

@@ -42,7 +42,7 @@ the packages, or the lock in --file. The exit code is 1 if NAME is not in it.`,
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&why, "why", "", "Explain why the package `name` is in the environment.")
 	usage.CompleteFlag(cmd, "why")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.LockPackagesResponse{}, &condav1.ExplainPackageResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		q, err := f.query(cmd, c, args)
 		if err != nil {
@@ -210,7 +210,7 @@ func lockTable(res *condav1.LockPackagesResponse) output.Table {
 			t = append(t, []string{p.GetName(), p.GetVersion(), p.GetBuild(), p.GetChannel(), fmt.Sprintf("%8s", output.BytesText(p.GetSize()))})
 		}
 		all := len(l.GetPackages())
-		t = append(t, []string{fmt.Sprintf("%d packages", all), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
+		t = append(t, []string{output.Count(all, "package"), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
 		if there := int(l.GetKnownLayers()); there > 0 { // an image gets these layers from the registry
 			t = append(t, []string{fmt.Sprintf("%d to fetch", all-there), "", "", "", fmt.Sprintf("%8s", output.BytesText(l.GetMissingBytes()))})
 		}

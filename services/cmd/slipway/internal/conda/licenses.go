@@ -41,7 +41,7 @@ the server returned for an image, or the id of its request or build.`,
 	cmd.Flags().StringSliceVar(&platforms, "platform", nil, "The platforms, linux/amd64, linux/arm64 or both with a comma between (default: linux/amd64).")
 	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
 	name := session.WorkspaceFlag(cmd, s, "whose logins for private channels are used")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.ListLicensesResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		packages, err := lockedPackages(cmd, c, args[0], environment)
 		if err != nil {

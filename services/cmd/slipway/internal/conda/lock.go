@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	"slipway.dev/services/cmd/slipway/internal/image"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
@@ -60,7 +61,7 @@ packages, which few users have tried.`,
 	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, or of a request, or its name, instead of packages: print the lock that the build was started with.")
 	usage.CompleteFlag(cmd, "format", "explicit", "conda-lock", "pixi")
 	usage.CompleteFlag(cmd, "build")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.LockPackagesResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if format.IsDocument() && cmd.Flags().Changed("format") {
 			return usage.Errorf("--output json is a format of its own; leave out --format")

@@ -51,7 +51,7 @@ channels that its operator configured.
 	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
 	usage.CompleteFlag(cmd, "license", "MIT", "Apache-2.0", "BSD-3-Clause", "GPL-3.0-or-later")
 	usage.CompleteFlag(cmd, "max")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.SearchPackagesResponse{}, &condav1.DescribePackageResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if err := w.read(args); err != nil {
 			return err

@@ -45,7 +45,7 @@ on standard error. Platforms and channels are those of the lock, unless set by f
 	cmd.Flags().StringVar(&from, "from", "", "The `lock` to update.")
 	cmd.Flags().StringVar(&as, "format", "", "The new lock's format: explicit, explicit-sha256, conda-lock or pixi (default: that of the old lock).")
 	usage.CompleteFlag(cmd, "format", "explicit", "explicit-sha256", "conda-lock", "pixi")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &condav1.LockPackagesResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if format.IsDocument() && as != "" {
 			return usage.Errorf("--output json excludes --format; leave out --format")

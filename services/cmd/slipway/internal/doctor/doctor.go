@@ -55,7 +55,7 @@ without it. The exit code is 1 if a check fails; warnings do not count.`,
 	}
 	cmd.Flags().BoolVar(&offline, "offline", false, "Check only this machine.")
 	folders.Add(cmd)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, map[string]any{"findings": []finding{}})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var all []finding
 		if !offline {

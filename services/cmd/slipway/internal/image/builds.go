@@ -30,7 +30,7 @@ func Builds(s *session.Settings) *cobra.Command {
 	cmd.Flags().IntVar(&offset, "offset", 0, "How many of the newest to skip.")
 	usage.CompleteFlag(cmd, "max")
 	usage.CompleteFlag(cmd, "offset")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &buildv1.ListBuildsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
 		if most != 0 {

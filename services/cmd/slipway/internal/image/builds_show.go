@@ -30,7 +30,7 @@ With --output json only the build's record is printed.`,
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &buildv1.Build{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		id, err := BuildOf(cmd.Context(), c, args[0])
 		if err != nil {

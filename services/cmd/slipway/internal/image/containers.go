@@ -33,7 +33,7 @@ to its image without your access token. Every command that takes an ID takes it.
 	cmd.Flags().StringVar(&from, "page", "", "The continuation token that the previous page ended with.")
 	usage.CompleteFlag(cmd, "max")
 	usage.CompleteFlag(cmd, "page")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.ListContainersResponse{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
 		if most != 0 {

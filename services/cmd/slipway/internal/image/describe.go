@@ -27,7 +27,7 @@ made the request.
 Of a build it shows what ` + "`slipway builds show`" + ` does.`,
 		Args: usage.Exactly(1),
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.DescribeContainerResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what, err := readSubject(args[0])
 		if err != nil {

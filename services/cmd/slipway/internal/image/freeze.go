@@ -116,7 +116,7 @@ func printDigest(cmd *cobra.Command, c *session.Client, res *containerv1.SubmitC
 		for _, l := range layers {
 			size += l.GetSize()
 		}
-		line += fmt.Sprintf(", %s in %d layers", output.BytesText(size), len(layers))
+		line += fmt.Sprintf(", %s in %s", output.BytesText(size), output.Count(len(layers), "layer"))
 	}
 	cmd.PrintErrln(output.Printable(line))
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
@@ -27,7 +28,7 @@ user's login are read again. A revoked request gets no new name.`,
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.NameContainerResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what, err := readSubject(args[0])
 		if err != nil {

@@ -81,7 +81,7 @@ func (f *imageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
 	f.scan.add(cmd)
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
-	f.Output = output.Flag(cmd)
+	f.Output = output.Flag(cmd, &containerv1.SubmitContainerResponse{})
 	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
 	usage.CompleteFlag(cmd, "env")
 	usage.CompleteFlag(cmd, "include")

@@ -34,7 +34,7 @@ which all layers are read.`,
 	files.add(cmd)
 	cmd.Flags().BoolVar(&packages, "packages", false, "Show the Conda packages of the image, of all platforms or that of --platform.")
 	name := session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &inspectv1.InspectImageResponse{}, &inspectv1.ListLayerFilesResponse{}, &inspectv1.ListImagePackagesResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := files.check(); err != nil {
 			return err

@@ -53,7 +53,7 @@ read from standard input, one per line.`,
 	flags.BoolVar(&f.frozen.await, "await", false, "Show the log of each mirror on standard error, and print the names when the copies exist.")
 	f.frozen.addProgress(cmd)
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
-	f.output = output.Flag(cmd)
+	f.output = output.Flag(cmd, []*containerv1.SubmitContainerResponse(nil))
 	usage.CompleteFlag(cmd, "to")
 	return cmd
 }

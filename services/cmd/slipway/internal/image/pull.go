@@ -55,7 +55,7 @@ the request.`,
 			if err := waitForImage(cmd, c, s, request); err != nil {
 				return err
 			}
-			d := &download{client: c, path: request.path() + "/sif", signed: request.isID(), file: file, tell: cmd.ErrOrStderr()}
+			d := &download{client: c, path: request.path() + "/sif", signed: request.isID(), file: file, tell: cmd.ErrOrStderr(), live: s.IsLive(cmd.ErrOrStderr())}
 			if err := d.run(cmd.Context()); err != nil {
 				return fmt.Errorf("downloading %s: %w", file, err)
 			}
@@ -95,7 +95,10 @@ type download struct {
 	size   int64
 	sum    hash.Hash
 	at     int64 // position in bytes
+	live   bool  // whether the line of the progress is replaced
 	shown  time.Time
+	began  time.Time
+	first  int64 // where this run of the program began
 }
 
 func (d *download) run(ctx context.Context) error {
@@ -179,6 +182,7 @@ func (d *download) fetch(ctx context.Context, out *os.File) error {
 			return err
 		}
 	}
+	d.began, d.first = time.Now(), d.at
 	for try := 0; d.at < d.size; try++ {
 		before := d.at
 		err := d.rest(ctx, out)
@@ -239,10 +243,24 @@ func (d *download) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show prints the progress periodically.
+// show prints the progress: on a terminal on a line that is replaced, elsewhere on one line at the end.
 func (d *download) show(end bool) {
-	if now := time.Now(); end || now.Sub(d.shown) > 2*time.Second {
-		d.shown = now
-		fmt.Fprintf(d.tell, "%s of %s\n", output.BytesText(float64(d.at)), output.BytesText(float64(d.size)))
+	now := time.Now()
+	if !end && (!d.live || now.Sub(d.shown) < 100*time.Millisecond) {
+		return
 	}
+	d.shown = now
+	text := output.BytesText(float64(d.at)) + " of " + output.BytesText(float64(d.size))
+	if took := now.Sub(d.began).Seconds(); took >= 1 && d.at > d.first {
+		text += ", " + output.BytesText(float64(d.at-d.first)/took) + "/s"
+	}
+	switch {
+	case d.live && end:
+		text = "\r\x1b[K" + text + "\n"
+	case d.live:
+		text = "\r\x1b[K" + text
+	default:
+		text += "\n"
+	}
+	fmt.Fprint(d.tell, text)
 }

@@ -56,7 +56,7 @@ image was not scanned; 2 for an invalid command line.`,
 	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
 	usage.CompleteFlag(cmd, "fail-on", severities()...)
 	name := session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &inspectv1.FindVulnerabilitiesResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		isGate := cmd.Flags().Changed("levels") || cmd.Flags().Changed("fail-on")
 		if cmd.Flags().Changed("levels") && len(levels) == 0 || cmd.Flags().Changed("fail-on") && failOn == "" {
@@ -116,7 +116,7 @@ func findVulnerabilities(ctx context.Context, s *session.Settings, image, platfo
 
 // scanSummary returns a line about what was compared.
 func scanSummary(res *inspectv1.FindVulnerabilitiesResponse) string {
-	line := fmt.Sprintf("Compared %d packages of %s with data of %s", res.GetPackages(), res.GetDigest(), res.GetDatabaseTime().AsTime().Format("2006-01-02"))
+	line := fmt.Sprintf("Compared %s of %s with data of %s", output.Count(int(res.GetPackages()), "package"), res.GetDigest(), res.GetDatabaseTime().AsTime().Format("2006-01-02"))
 	if counts := countsText(res.GetCounts()); counts != "" {
 		line += ": " + counts
 	}

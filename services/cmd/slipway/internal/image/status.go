@@ -26,7 +26,7 @@ func Status(s *session.Settings) *cobra.Command {
 ` + idForms,
 		Args: usage.Exactly(1),
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.GetContainerStatusResponse{}, &buildv1.GetBuildStatusResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what, err := readSubject(args[0])
 		if err != nil {

@@ -54,6 +54,7 @@ environment as it is now, or a file of --configs would change.`,
 		},
 	}
 	f.Add(cmd, s)
+	f.Output.Of(map[string]any{"modules": []row{}, "problems": []string{}})
 	cmd.Flags().StringVar(&f.configs, "configs", "", "The `folder` to write Nextflow configurations into.")
 	_ = cmd.MarkFlagDirname("configs") // fails for unknown flags only
 	return cmd

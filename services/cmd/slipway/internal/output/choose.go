@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/itchyny/gojq"
@@ -29,6 +30,12 @@ func (v fieldsFlag) Set(s string) error {
 	for i, name := range fields {
 		if fields[i] = strings.TrimSpace(name); fields[i] == "" {
 			return errors.New("must be names with commas between them, e.g. buildId,status")
+		}
+	}
+	known := v.f.known()
+	for _, name := range fields {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("there is no field %q; the fields are %s", name, strings.Join(known, ", "))
 		}
 	}
 	v.f.fields = fields
@@ -79,10 +86,10 @@ func (c chosen) isAll() bool { return c.fields == nil && c.query == nil }
 
 // write prints the selected parts of a document: as JSON or, with a query, each of its
 // values on a line, strings without quotes.
-func (c chosen) write(b *bytes.Buffer, raw []byte) error {
+func (c chosen) write(b *bytes.Buffer, raw []byte, shapes []shape) error {
 	if c.fields != nil {
 		var err error
-		if raw, err = pick(raw, c.fields); err != nil {
+		if raw, err = pick(raw, c.fields, shapes); err != nil {
 			return err
 		}
 	}
@@ -120,50 +127,43 @@ func (c chosen) write(b *bytes.Buffer, raw []byte) error {
 // members are the members of an object, as encoded.
 type members map[string]json.RawMessage
 
-// pick returns the fields of a document's entries: a list if the document has a list, and an
-// object if it has, or is, a single object. A missing member is null.
-func pick(raw []byte, fields []string) ([]byte, error) {
+// pick returns the fields of a document's entries: a list if the document has or is a list, and an object if it has or is a single object.
+// A missing member is null.
+func pick(raw []byte, fields []string, shapes []shape) ([]byte, error) {
+	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) > 0 && raw[0] == '[' {
+		return pickList(raw, fields)
+	}
 	var doc members
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	}
-	if inner, ok := doc.sole('{'); ok {
-		var entry members
-		if err := json.Unmarshal(inner, &entry); err != nil {
+	entries, ok := entriesOf(shapes, doc)
+	switch {
+	case !ok:
+		return doc.pick(fields), nil
+	case entries.isList:
+		return pickList(doc[entries.entries], fields)
+	}
+	var entry members
+	if err := json.Unmarshal(doc[entries.entries], &entry); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	return entry.pick(fields), nil
+}
+
+// pickList returns the fields of the entries of a list; nil is an empty one.
+func pickList(list []byte, fields []string) ([]byte, error) {
+	var entries []members
+	if len(list) > 0 {
+		if err := json.Unmarshal(list, &entries); err != nil {
 			return nil, fmt.Errorf("reading the answer: %w", err)
 		}
-		return entry.pick(fields), nil
 	}
-	list, isList := doc.sole('[')
-	if _, counts := doc["totalSize"]; !isList && !counts {
-		return doc.pick(fields), nil
-	}
-	var entries []members
-	if isList {
-		if err := json.Unmarshal(list, &entries); err != nil { // for example of strings
-			return doc.pick(fields), nil //nolint:nilerr // then they have no fields
-		}
-	}
-	out := [][]byte{}
+	out := make([][]byte, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, e.pick(fields))
 	}
 	return append(append([]byte("["), bytes.Join(out, []byte(","))...), ']'), nil
-}
-
-// sole returns the member that is an object or an array, as begin ('{' or '[') selects. It
-// returns false if several members are objects, arrays or strings.
-func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
-	for _, v := range m {
-		switch v[0] {
-		case '{', '[', '"':
-			if ok || v[0] != begin {
-				return nil, false
-			}
-			found, ok = v, true
-		}
-	}
-	return found, ok
 }
 
 // pick returns an object with the members that fields lists, in that order.

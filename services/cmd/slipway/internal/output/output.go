@@ -20,7 +20,9 @@ import (
 // Format is an output format: "text" and "wide" for users, "json" and "yaml" for programs,
 // and "name" for scripts, which prints the arguments for other commands, one per line.
 type Format struct {
-	Kind string
+	Kind   string
+	shapes []shape // of the documents that the command prints
+	cmd    *cobra.Command
 	chosen
 }
 
@@ -29,16 +31,17 @@ const text = "text"
 
 func formats() []string { return []string{text, "wide", "json", "yaml", "name"} }
 
-// Flag adds -o, and --json and --jq as in gh.
-func Flag(cmd *cobra.Command) *Format {
-	f := Format{Kind: text}
-	cmd.Flags().Var(fieldsFlag{&f}, "json", "Print these `fields` of each entry as JSON, e.g. buildId,status; null where an entry lacks one.")
-	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print the result of this jq `expression` on the JSON.")
-	usage.CompleteFlag(cmd, "json")
+// Flag adds -o, and --json and --jq as in gh, for a command that prints one of these documents; see Of.
+func Flag(cmd *cobra.Command, docs ...any) *Format {
+	f := &Format{Kind: text, cmd: cmd}
+	f.Of(docs...)
+	cmd.Flags().Var(fieldsFlag{f}, "json", "Print these `fields` of each entry as JSON, with commas between them; null where an entry lacks one. Without a value, it lists the fields.")
+	cmd.Flags().Var(&queryFlag{f: f}, "jq", "Print the result of this jq `expression` on the JSON.")
+	usage.CompleteFlagFrom(cmd, "json", f.complete)
 	usage.CompleteFlag(cmd, "jq")
-	cmd.Flags().VarP(&f, "output", "o", "The output format: text, wide, json, yaml or name.")
+	cmd.Flags().VarP(f, "output", "o", "The output format: text, wide, json, yaml or name.")
 	usage.CompleteFlag(cmd, "output", formats()...)
-	return &f
+	return f
 }
 
 // IsJSON reports whether a command line requests JSON.
@@ -71,9 +74,10 @@ func (f *Format) IsDocument() bool { return f.Kind == "json" || f.Kind == "yaml"
 // Print writes a response: the server's document, or the table made from it.
 func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
 	var b bytes.Buffer
+	raw = withList(raw, f.shapes)
 	switch {
 	case f.Kind == "json", !f.isAll():
-		if err := f.write(&b, raw); err != nil {
+		if err := f.write(&b, raw, f.shapes); err != nil {
 			return err
 		}
 	case f.Kind == "yaml":
@@ -86,6 +90,9 @@ func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
 		t.names().Write(&b)
 	default:
 		t.Write(&b)
+		if f.cmd != nil && HasColour(f.cmd, w) {
+			b = *bytes.NewBuffer(colouredTable(b.Bytes(), t.isList()))
+		}
 	}
 	if _, err := b.WriteTo(w); err != nil {
 		return fmt.Errorf("printing the answer: %w", err)

@@ -20,3 +20,15 @@ func TestClip(t *testing.T) {
 		}
 	}
 }
+
+func TestBytesText(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[float64]string{0: "0 B", 999: "999 B", 1000: "1.0 kB", 40_000: "40.0 kB", 999_949: "999.9 kB", 999_950: "1.0 MB", 29_700_000: "29.7 MB", 1e16: "10000.0 TB"} {
+		if got := BytesText(n); got != want {
+			t.Errorf("%.0f bytes: %s, want %s", n, got, want)
+		}
+	}
+	if got := Count(1, "image") + ", " + Count(0, "image"); got != "1 image, 0 images" {
+		t.Error(got)
+	}
+}

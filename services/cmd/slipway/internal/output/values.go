@@ -16,11 +16,19 @@ func FormatCommand(list []string) string {
 	return fmt.Sprintf("%q", list)
 }
 
+// Count formats a number of things, for example "1 image" or "2 images". The plural of what ends with s.
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
 // BytesText formats a number of bytes, for example "29.7 MB".
 func BytesText(n float64) string {
 	unit := 0
 	units := []string{"B", "kB", "MB", "GB", "TB"}
-	for ; n >= 1000 && unit < len(units)-1; unit++ {
+	for ; unit < len(units)-1 && (n >= 1000 || unit > 0 && n >= 999.95); unit++ { // which would be rounded to 1000.0
 		n /= 1000
 	}
 	if unit == 0 {

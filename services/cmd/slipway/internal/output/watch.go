@@ -20,9 +20,9 @@ type Watch struct {
 	isLive   func(io.Writer) bool
 }
 
-// WatchFlags adds -o, --watch and --interval.
-func WatchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, help string) *Watch {
-	w := &Watch{output: Flag(cmd), isLive: isLive}
+// WatchFlags adds -o, --watch and --interval, for a command that prints one of these documents.
+func WatchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, help string, docs ...any) *Watch {
+	w := &Watch{output: Flag(cmd, docs...), isLive: isLive}
 	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, help)
 	cmd.Flags().DurationVar(&w.interval, "interval", 5*time.Second, "How often, with --watch.")
 	usage.CompleteFlag(cmd, "interval", "1s", "5s", "1m")

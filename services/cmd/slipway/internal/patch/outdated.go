@@ -44,7 +44,7 @@ not listed. This requires an access token. ` + "`slipway patch`" + ` exchanges t
 	usage.CompleteFlag(cmd, "max")
 	usage.CompleteFlag(cmd, "page")
 	name := session.WorkspaceFlag(cmd, s, "whose images are listed")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.ListOutdatedImagesResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		b, err := parseBound(args)
 		if err != nil {

@@ -71,7 +71,7 @@ a Dockerfile has to be built again.`,
 	to.BoolVar(&f.again, "again", false, "With --all: also patch images that were patched before.")
 	usage.CompleteFlag(cmd, "also")
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose images are patched with --all")
-	f.output = output.Flag(cmd)
+	f.output = output.Flag(cmd, &containerv1.PatchImageResponse{}, map[string]any{"results": []result{}})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if f.dryRun && f.await {
 			return usage.Errorf("--dry-run builds nothing that --await could wait for")

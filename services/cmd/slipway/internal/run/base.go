@@ -153,7 +153,7 @@ func (l *launch) fillRoot(ctx context.Context, work string, layers []ocispec.Des
 	for _, one := range layers {
 		size += one.Size
 	}
-	fmt.Fprintf(l.stderr, "slipway: unpacking %d layers of the image with %s into the cache\n", len(layers), output.BytesText(float64(size)))
+	fmt.Fprintf(l.stderr, "slipway: unpacking %s of the image with %s into the cache\n", output.Count(len(layers), "layer"), output.BytesText(float64(size)))
 	r, err := newRegistry(l.name.Image, l.connection)
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func cacheList() *cobra.Command {
 		Use: "ls", Short: "List the environments that were used, the last one first", Args: usage.Exactly(0),
 	}
 	f.Add(cmd)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, map[string]any{"environments": []cache.Used{}})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, err := f.Open()
 		if err != nil {
@@ -143,7 +143,7 @@ days needs a longer --keep.`,
 			if err = errors.Join(err, c.Problem()); err != nil {
 				return err
 			}
-			cmd.PrintErrf("Deleted %d environments, and %d files with %s.\n", done.Environments, done.Files, output.BytesText(float64(done.Bytes)))
+			cmd.PrintErrf("Deleted %s, and %s with %s.\n", output.Count(done.Environments, "environment"), output.Count(done.Files, "file"), output.BytesText(float64(done.Bytes)))
 			return nil
 		},
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
@@ -176,7 +177,7 @@ func (l *launch) complete(ctx context.Context, live bool) error {
 	began := time.Now()
 	progress := func(done, all int) {
 		if live {
-			fmt.Fprintf(l.stderr, "\r%d of %d packages ", done, all)
+			fmt.Fprintf(l.stderr, "\r\x1b[K%d of %d packages, %s", done, all, output.BytesText(float64(e.files.Stats.Bytes.Load())))
 		}
 	}
 	err = e.files.Fetch(ctx, progress)
@@ -189,7 +190,7 @@ func (l *launch) complete(ctx context.Context, live bool) error {
 	if problem := l.cache.Problem(); problem != nil {
 		return problem
 	}
-	fmt.Fprintf(l.stderr, "%d packages are complete in %s; %d bytes were missing, %d were fetched in %v\n",
-		packages, l.cache.Dir(), missing, e.files.Stats.Bytes.Load(), time.Since(began).Round(time.Millisecond))
+	fmt.Fprintf(l.stderr, "The cache %s has %s completely; %s were missing, %s were fetched in %v\n",
+		l.cache.Dir(), output.Count(packages, "package"), output.BytesText(float64(missing)), output.BytesText(float64(e.files.Stats.Bytes.Load())), time.Since(began).Round(time.Millisecond))
 	return nil
 }

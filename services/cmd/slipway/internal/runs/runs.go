@@ -103,7 +103,7 @@ has to hold.`,
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	cmd.Flags().BoolVar(&progress, "progress", false, "Show how many tasks of each run have ended.")
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	w := output.WatchFlags(cmd, s.IsLive, "Repeat until interrupted.")
+	w := output.WatchFlags(cmd, s.IsLive, "Repeat until interrupted.", &platformv1.ListWorkflowsResponse{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {

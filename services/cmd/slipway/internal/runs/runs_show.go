@@ -28,7 +28,7 @@ whether it succeeded.`,
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
 	cmd.ValidArgsFunction = completeRuns(s, workspace)
-	w := output.WatchFlags(cmd, s.IsLive, "Repeat until the run has ended.")
+	w := output.WatchFlags(cmd, s.IsLive, "Repeat until the run has ended.", &platformv1.DescribeWorkflowResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])
 		if err != nil {
@@ -118,7 +118,7 @@ func runsTasksCommand(s *session.Settings) *cobra.Command {
 	usage.CompleteFlag(cmd, "sort", orders...)
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
 	cmd.ValidArgsFunction = completeRuns(s, workspace)
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.ListTasksResponse{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])
 		if err != nil {

@@ -24,7 +24,7 @@ func Info(s *session.Settings) *cobra.Command {
 		Short: "Show the server's version and capabilities",
 		Args:  usage.Exactly(0),
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &containerv1.GetServiceInfoResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		var res containerv1.GetServiceInfoResponse
 		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: "/service-info"}, &res)

@@ -97,7 +97,7 @@ func countCommand(s *session.Settings, c countable, login func() string) *cobra.
 	for _, flag := range []string{"date", "org", "days"} {
 		usage.CompleteFlag(cmd, flag)
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, c.answer(), dayCounts{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		q.login = login()
 		raw, t, err := count(cmd.Context(), s, q)
@@ -167,6 +167,13 @@ type day struct {
 	Count float64 `json:"count"`
 }
 
+// dayCounts is a chart in JSON.
+type dayCounts struct {
+	Metric string `json:"metric"`
+	Org    string `json:"org,omitempty"`
+	Days   []day  `json:"days"`
+}
+
 // chart requests the count of each day.
 func chart(ctx context.Context, c *session.Client, q countQuery) ([]byte, output.Table, error) {
 	if q.days < 1 || q.days > mostDays {
@@ -179,11 +186,7 @@ func chart(ctx context.Context, c *session.Client, q countQuery) ([]byte, output
 			return nil, nil, usage.Errorf("--date must be a day such as 2026-02-28, not %q", q.date)
 		}
 	}
-	list := struct {
-		Metric string `json:"metric"`
-		Org    string `json:"org,omitempty"`
-		Days   []day  `json:"days"`
-	}{q.what.name, q.org, nil}
+	list := dayCounts{Metric: q.what.name, Org: q.org}
 	for n := q.days - 1; n >= 0; n-- {
 		date := last.AddDate(0, 0, -n).Format(time.DateOnly)
 		res := q.what.answer()

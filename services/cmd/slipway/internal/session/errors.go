@@ -44,7 +44,7 @@ func (s *Settings) unreachable(e *client.UnreachableError) error {
 	case errors.Is(e.Err, context.DeadlineExceeded):
 		return fmt.Errorf("%s did not respond within %s; allow it more with --timeout: %w", e.Server, s.Timeout, e.Err)
 	case ok && dial.Op == "dial":
-		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: %w", e.Server, e.Err)
+		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or choose another with --server, SLIPWAY_SERVER or `slipway config use`: %w", e.Server, e.Err)
 	}
 	return fmt.Errorf("talking to %s: %w", e.Server, e.Err)
 }
@@ -120,7 +120,7 @@ type failure struct {
 // command would have been JSON, as JSON in one line.
 func PrintError(cmd *cobra.Command, err error) {
 	if !output.IsJSON(cmd) {
-		cmd.PrintErrln("slipway:", err)
+		cmd.PrintErrln(output.Problem(cmd), err)
 		return
 	}
 	f := failure{Message: err.Error()}

@@ -28,7 +28,7 @@ func Login(s *Settings) *cobra.Command {
 It prompts for the server and for an access token, which is not shown while it is
 typed. The token is tried, and stored in $XDG_CONFIG_HOME/slipway/logins.json
 (~/.config/slipway/logins.json), which only you can read. From then on every
-command uses that server and that token, unless overridden by --server,
+command uses that server and that token, unless overridden by --server, --context,
 --token-file or their variables. A token is only sent to its own server.
 
 Without a terminal, give the server with --server and the token with --token-stdin
@@ -98,13 +98,19 @@ func (s *Settings) chooseServer(d *prompt.Dialogue, quiet bool) (*url.URL, error
 	if err != nil {
 		return nil, err
 	}
-	server, usual := s.server, cmp.Or(kept.Server, usualServer)
-	if server == "" && d.IsAvailable() && !quiet {
-		if server, err = d.Ask("Server", usual); err != nil {
-			return nil, err
-		}
+	used, err := s.choose(kept)
+	if err != nil {
+		return nil, err
 	}
-	return parseServer(cmp.Or(server, usual))
+	isChosen := s.server != "" || s.context != "" || s.envServer != "" || s.envContext != ""
+	if isChosen || quiet || !d.IsAvailable() {
+		return used.base, nil
+	}
+	server, err := d.Ask("Server", used.base.String())
+	if err != nil {
+		return nil, err
+	}
+	return parseServer(cmp.Or(server, used.base.String()))
 }
 
 // signIn tries a token and stores it.
@@ -140,7 +146,8 @@ func Logout(s *Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
 		Short: "Delete the stored access token of a server",
-		Long: `Delete the stored access token of a server: the one of the last login, or --server.
+		Long: `Delete the stored access token of a server: the one that commands use, or that of
+--server or --context.
 
 The token itself stays valid for other uses; ` + "`slipway tokens delete`" + `
 ends it.`,
@@ -152,11 +159,11 @@ ends it.`,
 			if err != nil {
 				return err
 			}
-			base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+			used, err := s.choose(kept)
 			if err != nil {
 				return err
 			}
-			key := serverKey(base)
+			key := serverKey(used.base)
 			if _, ok := kept.Logins[key]; !ok {
 				return fmt.Errorf("you are not signed in to %s", output.Printable(key))
 			}
@@ -182,7 +189,7 @@ func Whoami(s *Settings) *cobra.Command {
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, &platformv1.GetUserInfoResponse{})
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *Client, _ []string) error {
 		var res platformv1.GetUserInfoResponse
 		raw, err := c.Do(cmd.Context(), Call{Method: http.MethodGet, Path: "/api/user-info", Signed: true}, &res)

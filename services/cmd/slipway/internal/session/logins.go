@@ -20,9 +20,11 @@ type login struct {
 
 // logins is the content of the file of logins. A token is only sent to its own server.
 type logins struct {
-	// Server is the server of the last login.
+	// Server is the server of the last login, or of the context that was chosen since.
 	Server string           `json:"server,omitempty"`
 	Logins map[string]login `json:"logins,omitempty"` // by serverKey
+	// Contexts are the names of servers, whose values are serverKeys.
+	Contexts map[string]string `json:"contexts,omitempty"`
 }
 
 // errNoHome is returned if the environment does not determine where settings are stored.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"slipway.dev/services/client"
+	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
@@ -24,17 +25,20 @@ const usualServer = "http://localhost:9090"
 
 // Settings are the settings of every command: the server and the user.
 type Settings struct {
-	server    string // "": the server of the last login
-	token     string // from the environment; takes precedence over the stored login
-	tokenFile string // takes precedence over token
-	logins    string // path of the stored logins; "" for none
-	workspace string // from the environment
-	Timeout   time.Duration
-	dumb      bool   // whether the terminal cannot move the cursor
-	remote    bool   // whether the user is at another machine
-	pager     string // the program that shows long results on a terminal; "" for none
-	atOnce    bool   // whether the pager is disabled
-	Version   string // of this program
+	server     string // the flags, of which one is empty
+	context    string
+	envServer  string // from the environment
+	envContext string
+	token      string // from the environment; takes precedence over the stored login
+	tokenFile  string // takes precedence over token
+	logins     string // path of the stored logins; "" for none
+	workspace  string // from the environment
+	Timeout    time.Duration
+	dumb       bool   // whether the terminal cannot move the cursor
+	remote     bool   // whether the user is at another machine
+	pager      string // the program that shows long results on a terminal; "" for none
+	atOnce     bool   // whether the pager is disabled
+	Version    string // of this program
 }
 
 // Add adds the flags of the settings to a command and its subcommands.
@@ -46,8 +50,13 @@ func (s *Settings) Add(root *cobra.Command, env func(string) string) {
 	s.dumb = env("TERM") == "" || env("TERM") == "dumb"
 	s.pager = pagerOf(env)
 	s.remote = env("SSH_CONNECTION") != ""
-	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
-	flags.Lookup("server").DefValue = ""
+	s.envServer, s.envContext = strings.TrimSpace(env("SLIPWAY_SERVER")), strings.TrimSpace(env("SLIPWAY_CONTEXT"))
+	output.AllowColour(root, env)
+	flags.StringVar(&s.server, "server", "", "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login or context, else "+usualServer+").")
+	flags.StringVar(&s.context, "context", "", "The `name` of the server, of `slipway config` (environment: SLIPWAY_CONTEXT).")
+	usage.CompleteFlagFrom(root, "context", func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return s.completeContexts(cmd, nil, begun)
+	})
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; takes precedence over SLIPWAY_TOKEN and the login.")
 	flags.BoolVar(&s.atOnce, "no-pager", false, "Do not use SLIPWAY_PAGER or PAGER for long results on a terminal.")
 	flags.DurationVar(&s.Timeout, "timeout", time.Minute, "The timeout of one call, or of the download of a layer; 0 for none.")
@@ -72,15 +81,15 @@ func (s *Settings) Client() (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+	used, err := s.choose(kept)
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.bearer(kept.Logins[serverKey(base)])
+	token, err := s.bearer(kept.Logins[serverKey(used.base)])
 	if err != nil {
 		return nil, err
 	}
-	return s.clientOf(base, token), nil
+	return s.clientOf(used.base, token), nil
 }
 
 // ServerURL returns the URL of the server that the settings name; "" if it is invalid, which Client reports.
@@ -89,11 +98,11 @@ func (s *Settings) ServerURL() string {
 	if err != nil {
 		return ""
 	}
-	base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+	used, err := s.choose(kept)
 	if err != nil {
 		return ""
 	}
-	return base.String()
+	return used.base.String()
 }
 
 // WithClient returns a command's function that uses a client.

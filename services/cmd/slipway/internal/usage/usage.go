@@ -34,7 +34,7 @@ func KnownCommand(cmd *cobra.Command, args []string) error {
 // AtMostOne checks that a command got at most one argument.
 func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return Errorf("%d arguments instead of one; write it as `%s`", len(args), cmd.UseLine())
+		return Errorf("%d arguments instead of 1; write it as `%s`", len(args), cmd.UseLine())
 	}
 	return nil
 }
@@ -43,7 +43,11 @@ func AtMostOne(cmd *cobra.Command, args []string) error {
 func Exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return Errorf("%d arguments instead of %d; write it as `%s`", len(args), n, cmd.UseLine())
+			what := "arguments"
+			if len(args) == 1 {
+				what = "argument"
+			}
+			return Errorf("%d %s instead of %d; write it as `%s`", len(args), what, n, cmd.UseLine())
 		}
 		return nil
 	}

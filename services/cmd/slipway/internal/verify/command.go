@@ -67,7 +67,7 @@ same signatures.`,
 	cmd.Flags().BoolVar(&f.mirrored, "mirrored", false, "Accept an image without a signature that the server has mirrored: verify where it is from, not who made it.")
 	cmd.Flags().StringArrayVar(&f.plain, "plain-http", nil, "A `registry` to read with plain HTTP, e.g. registry.example.org:5000; may be repeated.")
 	usage.CompleteFlag(cmd, "plain-http")
-	format := output.Flag(cmd)
+	format := output.Flag(cmd, result{})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := f.run(cmd, s, args[0])
 		if err != nil {
