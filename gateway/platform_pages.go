@@ -35,7 +35,8 @@ h1{margin:0 0 1rem;font-size:1.6rem;line-height:1.25}
 a{color:var(--act)}
 label{display:block;margin:1.25rem 0 1rem;font-weight:600}
 input{display:block;box-sizing:border-box;width:100%;margin-top:.35rem;padding:.6rem .7rem;border:1px solid var(--line);border-radius:.4rem;background:var(--back);color:inherit;font:inherit}
-button{padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:var(--act);color:var(--on);font:inherit;font-weight:600;cursor:pointer}
+button,.provider a{padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:var(--act);color:var(--on);font:inherit;font-weight:600;cursor:pointer}
+.provider a{display:inline-block;text-decoration:none}
 :focus-visible{outline:2px solid var(--act);outline-offset:2px}
 .note{color:var(--soft)}`
 
@@ -46,12 +47,14 @@ func pageStyleSum() string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// providerLink returns a link to the organisation's provider; "" without a provider.
+// providerLink returns a link to the organisation's provider, which other ways to sign in follow; "" without a
+// provider.
 func providerLink(to string) string {
 	if to == "" {
 		return ""
 	}
-	return fill(`<p><a href="{to}">Sign in with your organisation's account instead</a></p>
+	return fill(`<p class="provider"><a href="{to}">Sign in with your organisation's account</a></p>
+<p>Or use an access token:</p>
 `, map[string]string{"to": to})
 }
 
@@ -66,16 +69,16 @@ func signInPage(query func(string) string, elsewhere string) string {
 <h1>Sign in</h1>
 <p>A program that calls itself <b>{program}</b> asks to act as you. It runs on this machine, and gets the answer at <b>{address}</b>.</p>
 `+programMay+`<p>If you did not start it yourself just now, close this page.</p>
-<form method="post">
+`, values) + providerLink(elsewhere) + fill(`<form method="post">
 <input type="hidden" name="client_id" value="{client_id}">
 <input type="hidden" name="redirect_uri" value="{redirect_uri}">
 <input type="hidden" name="code_challenge" value="{code_challenge}">
 <input type="hidden" name="code_challenge_method" value="{code_challenge_method}">
 <input type="hidden" name="state" value="{state}">
-<label>Your access token <input type="password" name="access_token" autocomplete="off" required autofocus></label>
+<label>Your access token <input type="password" name="access_token" autocomplete="off" required></label>
 <button>Allow</button>
 </form>
-`, values) + providerLink(elsewhere)
+`, values)
 }
 
 // page returns the form on which a code is entered, or the result.
@@ -100,10 +103,10 @@ func (f deviceForm) page() string {
 `
 	}
 	return fill(head+problem+`<p>Enter the code that a program of yours shows. If you received the code from another person, close this page: they would be signed in as you.</p>
-<form method="post" action="device">
+`, map[string]string{"problem": f.Problem}) + providerLink(f.Elsewhere) + fill(`<form method="post" action="device">
 <label>Code <input name="user_code" value="{code}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
 `+person+`</form>
-`, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + providerLink(f.Elsewhere)
+`, map[string]string{"code": f.Code, "consent": f.Consent, "user": f.User})
 }
 
 // refusedSignIn is the content of the page for a sign-in at the OIDC provider that failed.

@@ -273,7 +273,7 @@ func (s *Service) linkUser(ctx context.Context, token signedIn) (User, error) {
 		u, err = s.createAtSignIn(ctx, token, email)
 	}
 	if errors.Is(err, fault.NotFound) {
-		return User{}, fault.Denied.New("There is no user with your e-mail address here; an operator can create one (slipwayd user create)", err)
+		return User{}, fault.Denied.New("There is no user with your e-mail address here; ask an administrator of this server for an account", err)
 	}
 	if err != nil {
 		return User{}, fmt.Errorf("reading a user: %w", err)
@@ -291,7 +291,7 @@ func (s *Service) linkUser(ctx context.Context, token signedIn) (User, error) {
 	// Either another request has just linked this subject, or another subject is linked.
 	if u, err = s.store.userLoggedIn(ctx, token.Issuer, token.Subject); errors.Is(err, fault.NotFound) {
 		return User{}, fault.Denied.New("The user with your e-mail address is linked to another account at the sign-in provider; "+
-			"if that account was yours, an operator can unlink it (slipwayd user unlink)", err)
+			"if that account was yours, ask an administrator of this server to unlink it", err)
 	}
 	return u, err
 }
@@ -323,7 +323,7 @@ func (s *Service) createAtSignIn(ctx context.Context, token signedIn, email stri
 }
 
 func errDisabled() error {
-	return fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
+	return fault.Denied.Newf("Your account here is disabled; ask an administrator of this server to enable it")
 }
 
 // checkParty returns an error unless the token was issued to this platform. A token for several
