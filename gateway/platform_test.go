@@ -28,16 +28,7 @@ import (
 // the handler f. Every request has the id r-1.
 func servePlatform(t *testing.T, prefix string, f grpc.StreamHandler) string {
 	t.Helper()
-	l := bufconn.Listen(1 << 20)
-	service := grpc.NewServer(grpc.UnknownServiceHandler(f))
-	go func() { _ = service.Serve(l) }()
-	t.Cleanup(service.Stop)
-	conn, err := grpc.NewClient("passthrough:///platform", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dialPlatform(t, f)
 	h, err := gateway.NewPlatform(context.Background(), conn, conn)
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +39,22 @@ func servePlatform(t *testing.T, prefix string, f grpc.StreamHandler) string {
 	}))
 	t.Cleanup(web.Close)
 	return web.URL + prefix
+}
+
+// dialPlatform connects to a gRPC server with the handler f.
+func dialPlatform(t *testing.T, f grpc.StreamHandler) *grpc.ClientConn {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	service := grpc.NewServer(grpc.UnknownServiceHandler(f))
+	go func() { _ = service.Serve(l) }()
+	t.Cleanup(service.Stop)
+	conn, err := grpc.NewClient("passthrough:///platform", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // TestPlatformContract replays the documented examples at both addresses.

@@ -6,7 +6,7 @@ import { Later } from "./later.js";
 import { Waiting } from "./load.js";
 import { ask, me, unsure } from "./me.js";
 import { places } from "./menu.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 
 /** Loads the page of a container that the list links to. */
 async function container() {
@@ -51,7 +51,7 @@ export function View({ at }) {
   useEffect(() => {
     document.title = `${title} · Slipway`;
   }, []);
-  if (!found || !token.value) return html`<${Later} key="login" load=${() => import("./login.js")} args=${[]} />`;
-  if (!me.value) return html`<${Places} at=${at} /><${Waiting} what="This page" of=${{ problem: unsure.value, again: () => ask(token.value) }} />`;
+  if (!found || !session.value) return html`<${Later} key="login" load=${() => import("./login.js")} args=${[]} />`;
+  if (!me.value) return html`<${Places} at=${at} /><${Waiting} what="This page" of=${{ problem: unsure.value, again: () => ask() }} />`;
   return html`<${Places} at=${at} /><${Later} key=${at} load=${load} args=${(found.exec(at) ?? []).slice(1)} />`;
 }

@@ -1,5 +1,5 @@
 // The client of the public REST API. The page uses no other calls.
-import { token } from "./session.js";
+import { rejected, session } from "./session.js";
 
 /** The root URL of the site, including any path prefix that a proxy adds. */
 export const root = new URL("../../", import.meta.url);
@@ -26,22 +26,21 @@ const soon = 3, most = 3;
  * response is empty.
  * @param {string} method
  * @param {string} path relative to the root, without a slash before it
- * @param {{body?: object, signal?: AbortSignal, as?: string, retries?: number, text?: boolean}} [more] URLSearchParams are
- *   sent as a form; as is a token that replaces the session's; retries counts earlier attempts; text returns
- *   the response as it is
+ * @param {{body?: object, signal?: AbortSignal, retries?: number, text?: boolean}} [more] retries counts earlier
+ *   attempts; text returns the response as it is
  * @returns {Promise<any>}
  */
-export async function call(method, path, { body, signal, as = token.peek(), retries = 0, text = false } = {}) {
-  const form = body instanceof URLSearchParams;
+export async function call(method, path, { body, signal, retries = 0, text = false } = {}) {
+  const own = session.peek() || path === "session"; // the server ignores the cookie without the header
   /** @type {Response} */
   let response;
   try {
     response = await fetch(new URL(path, root), {
       method,
       signal,
-      credentials: "omit",
-      headers: { ...(body && !form && { "Content-Type": "application/json" }), ...(as && { Authorization: `Bearer ${as}` }) },
-      body: form ? body : body && JSON.stringify(body),
+      credentials: own ? "same-origin" : "omit",
+      headers: { ...(body && { "Content-Type": "application/json" }), ...(own && { "Slipway-Page": location.origin }) },
+      body: body && JSON.stringify(body),
     });
   } catch (err) {
     if (signal?.aborted) throw err;
@@ -55,14 +54,15 @@ export async function call(method, path, { body, signal, as = token.peek(), retr
   if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon && retries < most) {
     await new Promise((done) => setTimeout(done, wait * 1000));
     signal?.throwIfAborted();
-    return call(method, path, { body, signal, as, text, retries: retries + 1 });
+    return call(method, path, { body, signal, text, retries: retries + 1 });
   }
+  if (session.peek() && path !== "session" && isRejection(response.status)) rejected.value += 1;
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }
 
 /** Earlier results, so that typing backwards needs no further call. */
 const found = new Map();
-token.subscribe(() => found.clear()); // another user may get other results
+session.subscribe(() => found.clear()); // another user may get other results
 
 /**
  * A cached GET, for results that hardly change while the page is open; calls count against the
@@ -84,6 +84,9 @@ function reasonOf(status, message, wait) {
   const said = message || `The service responded with the status ${status}.`;
   return wait > 0 ? `${said.replace(/[.]?$/, ".")} Try again in ${wait === 1 ? "a second" : `${wait} seconds`}.` : said;
 }
+
+/** Reports whether a status may mean that the session has ended. @param {number} status */
+export const isRejection = (status) => status === 401 || status === 403;
 
 /** Reports whether a call was cancelled because its result is no longer needed. @param {unknown} err */
 export function isAborted(err) {

@@ -5,7 +5,7 @@ import { root } from "./api.js";
 import { Later } from "./later.js";
 import { Menu } from "./menu.js";
 import { Home } from "./home.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 
 const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const at = location.pathname.slice(root.pathname.length);
@@ -13,7 +13,7 @@ const build = /^view\/(builds|mirrors)\/([0-9a-f]{16}_\d+)$/.exec(at);
 const container = /^view\/containers\/([a-z2-7]{26}|[0-9a-f]{64})$/.exec(at);
 const catalog = /^c(?:\/([0-9a-f]{16}))?(?:\/|$)/.exec(at);
 const scan = /^view\/scans\/(sc-[0-9a-f]{16}_\d+)$/.exec(at);
-const signed = container ? token.peek() && container[1].length === 64 : /^(login$|view\/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin\/limits)$|user\/|orgs\/)/.test(at);
+const signed = container ? session.peek() && container[1].length === 64 : /^(login$|view\/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin\/limits)$|user\/|orgs\/)/.test(at);
 
 /** @returns {any} */
 function view() {

@@ -11,7 +11,7 @@ import { Log } from "./log.js";
 import { scanOf } from "./names.js";
 import { Expected, Failed, Steps } from "./progress.js";
 import { Scanned } from "./scanned.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 import { Source } from "./source.js";
 import { Told } from "./told.js";
 import { Watch } from "./watch.js";
@@ -49,7 +49,7 @@ function Actions({ record, running, name, ask }) {
   const made = record.succeeded;
   return html`<div class="actions">
     ${made && !name && html`<${Action} title="Get a name to pull it by" act=${ask} />`}
-    ${token.value && running && html`<${Action} plain title=${`Cancel this ${record.sourceImage ? "mirror" : "build"}`} act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`}
+    ${session.value && running && html`<${Action} plain title=${`Cancel this ${record.sourceImage ? "mirror" : "build"}`} act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`}
     ${!running && canRepeat(record) && html`<button type="button" class=${made ? "pill" : "button"} onClick=${() => again(record)}>Build again</button>`}
   </div>`;
 }
@@ -67,7 +67,7 @@ function Known({ record, watch }) {
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
   const requested = scanOf(record.buildId);
-  const scan = requested ? `v1alpha1/scans/${requested}` : token.value && `v1alpha1/builds/${record.buildId}/scan`; // other users' scans are not shown
+  const scan = requested ? `v1alpha1/scans/${requested}` : session.value && `v1alpha1/builds/${record.buildId}/scan`; // other users' scans are not shown
   const cancelled = end?.reasonCode === "cancelled";
   const [done, running] = record.sourceImage ? ["Copied.", "Being copied."] : ["Built.", "Being built."];
   const verdict = end ? (end.succeeded ? done : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : running;

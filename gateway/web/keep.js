@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { call, Failure, look, root } from "./api.js";
 import { html } from "./html.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 import { secret } from "./spec.js";
 
 /** @typedef {{packages?: {entries?: string[], channels?: string[], condaOpts?: {baseImage?: string}}, containerConfig?: object, containerIncludes?: string[]}} Body */
@@ -42,6 +42,6 @@ export function Keep({ body, kept }) {
     }
   };
   return html`<div class="keep"><div class="actions"><${Action} plain title="Keep it" act=${act} />
-    ${refused === 401 && !token.value && html`<a href=${new URL("login", root).href}>Sign in</a>`}</div>
+    ${refused === 401 && !session.value && html`<a href=${new URL("login", root).href}>Sign in</a>`}</div>
     <p class="note">Keeps the image under a name that does not expire, for a paper or a pipeline. Its packages are public then, in <a href=${new URL("c", root).href}>the catalogue</a>.</p></div>`;
 }

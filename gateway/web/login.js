@@ -4,13 +4,13 @@ import { call, root, words } from "./api.js";
 import { html } from "./html.js";
 import { thrown } from "./me.js";
 import { comeBack, depart, wayBack } from "./oidc.js";
-import { begin } from "./session.js";
+import { begin, session } from "./session.js";
 import { Told } from "./told.js";
 
 /** Reports whether this is the sign-in page itself, and not a page that requires sign-in. */
 const here = () => location.pathname === new URL("login", root).pathname;
 
-/** @param {{go: (session: import("./session.js").Session) => void}} props */
+/** @param {{go: () => void}} props */
 function WithToken({ go }) {
   const [problem, say] = useState("");
   const [busy, be] = useState(false);
@@ -23,8 +23,9 @@ function WithToken({ go }) {
     say("");
     try {
       if (!token) throw new SyntaxError();
-      await call("GET", "api/user-info", { as: token });
-      go({ token });
+      const { tokenId } = await call("POST", "session", { body: { token } });
+      begin(tokenId);
+      go();
     } catch (err) {
       say(err instanceof SyntaxError || err instanceof TypeError ? "Paste your access token first." : words(err));
       field.current?.focus();
@@ -34,8 +35,8 @@ function WithToken({ go }) {
   return html`<form class="fields" onSubmit=${check}>
     <label for="token">Access token</label>
     <input id="token" type="password" ref=${field} autocomplete="off" autocapitalize="none" spellcheck=${false} aria-describedby="token-note" aria-invalid=${!!problem} />
-    <p class="note" id="token-note">It stays in this tab: closing it signs you out. <code>slipway tokens create</code> creates one;
-      <a href=${new URL("docs/guide/accounts", root).href}>where to get the first</a>.</p>
+    <p class="note" id="token-note"><code>slipway tokens create</code> creates a token; <a href=${new URL("docs/guide/accounts", root).href}>where to get the first</a>.
+      You stay signed in for 12 hours in all tabs of this browser, or until you sign out.</p>
     ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}
     <p><button class="button" disabled=${busy}>${busy ? "Checking…" : "Sign in"}</button></p>
   </form>`;
@@ -55,16 +56,18 @@ export function View() {
   const [busy, be] = useState(() => here() && wayBack());
   /** The address of the sign-in at the identity provider, "" without one, and undefined until it is known. */
   const [provider, tell] = useState(/** @type {string | undefined} */ (undefined));
-  /** @param {import("./session.js").Session & {back?: string}} session */
-  const go = ({ back, ...session }) => {
-    begin(session);
+  const go = (back = "") => {
     if (here()) location.replace(back || root);
   };
   useEffect(() => {
     if (here()) document.title = "Sign in · Slipway";
-    call("GET", "api/service-info", { as: "" }).then(({ serviceInfo: s }) => tell(s.authTypes?.includes("oidc") ? s.apiUrl : ""), (err) => (tell(""), say(words(err))));
+    call("GET", "api/service-info").then(({ serviceInfo: s }) => tell(s.authTypes?.includes("oidc") ? s.apiUrl : ""), (err) => (tell(""), say(words(err))));
     if (busy) comeBack().then(go, (err) => (say(words(err)), be(false)));
   }, []);
+  const now = session.value;
+  useEffect(() => {
+    if (now && !busy) go(); // in another tab
+  }, [now]);
   if (busy) return html`<h1>Sign in</h1><p role="status">Signing you in…</p>`;
   const why = problem || thrown.value;
   return html`<h1>Sign in</h1>

@@ -1,13 +1,11 @@
 // Sign-in at the organisation's identity provider: an authorization code with PKCE, as native
 // programs use it. The code in the returned address is useless outside this tab.
 import { call, Failure, root } from "./api.js";
+import { begin } from "./session.js";
 
 const kept = "slipway-sign-in";
 const client = "web page";
 const landing = () => new URL("login", root).href;
-
-/** The lifetime of this page's token in milliseconds, long enough for a working day. */
-const life = 12 * 60 * 60 * 1000;
 
 /** @param {Uint8Array} bytes base64url */
 function text(bytes) {
@@ -35,8 +33,8 @@ export async function depart(api, back) {
 export const wayBack = () => new URLSearchParams(location.search).has("code");
 
 /**
- * Exchanges the code for an access token of this page, which signing out revokes.
- * @returns {Promise<{token: string, id: number, back: string}>}
+ * Begins a session with the code. Returns the address to return to; "" is the first page.
+ * @returns {Promise<string>}
  */
 export async function comeBack() {
   const said = new URLSearchParams(location.search);
@@ -44,18 +42,7 @@ export async function comeBack() {
   const { verifier, state, back } = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
   sessionStorage.removeItem(kept);
   if (!state || state !== said.get("state")) throw new Failure(0, "This sign-in was not started in this tab. Start again.", undefined);
-  const { access_token: first } = await call("POST", "api/oauth/access_token", { as: "", body: new URLSearchParams({
-    grant_type: "authorization_code", code: said.get("code") ?? "", code_verifier: verifier, redirect_uri: landing(), client_id: client,
-  }) });
-  const now = Date.now();
-  const { accessKey, token } = await call("POST", "api/tokens", { as: first, body: {
-    name: `Web page ${new Date(now).toISOString()}`, expires: new Date(now + life).toISOString(),
-  } });
-  await call("DELETE", `api/tokens/${sessionOf(first)}`, { as: first }); // the session was needed only to create the token
-  return { token: accessKey, id: token.id, back };
-}
-
-/** @param {string} jwt */
-function sessionOf(jwt) {
-  return JSON.parse(atob(jwt.split(".")[1].replaceAll("-", "+").replaceAll("_", "/"))).sid;
+  const { tokenId } = await call("POST", "session", { body: { code: said.get("code") ?? "", codeVerifier: verifier, redirectUri: landing() } });
+  begin(tokenId);
+  return back;
 }

@@ -5,7 +5,7 @@ import { Copied } from "./copy.js";
 import { count, duration, html, moment } from "./html.js";
 import { Later } from "./later.js";
 import { Patch, useScan, verdict } from "./scanned.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 import { Told } from "./told.js";
 import { Table, tally } from "./vulnerabilities.js";
 
@@ -53,7 +53,7 @@ function Missing({ failure }) {
       if (scan && !scan.available) tell(`This server does not scan images: ${scan.problem}.`);
     }, () => undefined);
   }, [status]);
-  const mine = status === 401 && !token.value;
+  const mine = status === 401 && !session.value;
   return html`<h1>The scan cannot be shown</h1><p class="lead" role="alert">${mine ? "The scan belongs to the request of a user: sign in as that user." : words(failure)}</p>
     ${off && html`<p>${off}</p>`}
     ${mine ? html`<${Later} load=${() => import("./login.js")} />` : html`<p><a class="button" href=${root.href}>Make a container</a></p>`}`;

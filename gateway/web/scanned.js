@@ -4,7 +4,7 @@ import { call, Failure, isAborted, scanPage, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { count, html } from "./html.js";
 import { tokenOr } from "./names.js";
-import { token } from "./session.js";
+import { session } from "./session.js";
 import { Told } from "./told.js";
 import { tally } from "./vulnerabilities.js";
 
@@ -39,7 +39,7 @@ export function useScan(at) {
       ended.abort();
       clearTimeout(later);
     };
-  }, [at, token.value]);
+  }, [at, session.value]);
   return state;
 }
 

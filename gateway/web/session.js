@@ -1,45 +1,60 @@
-// The session of this tab. The token is in no address, cookie or storage that outlives the tab.
+// The session of this browser. Its access token is in a cookie that scripts cannot read. What the tabs share here is
+// only a mark of the session, without secrets.
 import { signal } from "@preact/signals";
 
-const kept = "slipway";
+const key = "slipway-session";
 
-/**
- * A session: its access token and, if this page created the token, its id, so that signing out
- * can revoke it.
- * @typedef {{token: string, id?: number}} Session
- */
-
-/** @returns {Session} */
 function read() {
   try {
-    const s = JSON.parse(sessionStorage.getItem(kept) ?? "");
-    if (typeof s.token === "string") return s;
-  } catch { /* nothing is stored, or storage is disabled */ }
-  return { token: "" };
+    return localStorage.getItem(key) ?? "";
+  } catch { // storage is disabled
+    return "";
+  }
 }
 
-let now = read();
+/** The mark of the session, which differs for each sign-in; "" if no user is signed in. */
+export const session = signal(read());
 
-/** The access token; "" if no user is signed in. */
-export const token = signal(now.token);
+/** The number of calls that were rejected, which may mean that the session has ended. */
+export const rejected = signal(0);
+
+/** Follows sign-ins and sign-outs in other tabs. */
+function follow() {
+  const now = read();
+  if (now === session.peek()) return;
+  if (!session.peek()) {
+    session.value = now;
+    return;
+  }
+  forgetTab();
+  location.reload(); // the new document shows nothing of the former user
+}
+
+addEventListener("storage", (event) => {
+  if (event.key === key || event.key === null) follow();
+});
 
 // A page that Back shows again as it was left has the session of that time.
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return;
-  now = read();
-  token.value = now.token;
+  if (event.persisted) follow();
 });
 
-/** The token's id, if this page created it. */
-export const own = () => now.id;
-
-/** @param {Session} s */
-export function begin(s) {
-  now = s;
+/** The id of the session's token; undefined if it is unknown. @returns {number | undefined} */
+export function own() {
   try {
-    sessionStorage.setItem(kept, JSON.stringify(s));
+    return JSON.parse(session.peek()).tokenId;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Marks that a session has begun. @param {number} [tokenId] */
+export function begin(tokenId) {
+  const mark = JSON.stringify({ tokenId, begun: new Date().toISOString() });
+  try {
+    localStorage.setItem(key, mark);
   } catch { /* then the session lasts as long as the page */ }
-  token.value = s.token;
+  session.value = mark;
 }
 
 /** Where the latest requests of this browser are stored: see recent.js. */
@@ -51,12 +66,18 @@ export function forgetRecent() {
   } catch { /* nothing was stored */ }
 }
 
-/** Deletes the token and all that was stored with it. */
-export function end() {
-  now = { token: "" };
-  forgetRecent();
+function forgetTab() {
   try {
     sessionStorage.clear();
   } catch { /* nothing was stored */ }
-  token.value = "";
+}
+
+/** Deletes the mark and all that was stored with it. */
+export function end() {
+  forgetRecent();
+  forgetTab();
+  try {
+    localStorage.removeItem(key);
+  } catch { /* nothing was stored */ }
+  session.value = "";
 }

@@ -5,7 +5,7 @@ import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { leave } from "./me.js";
-import { own, token } from "./session.js";
+import { own } from "./session.js";
 import { works } from "./space.js";
 import { Told } from "./told.js";
 
@@ -28,15 +28,6 @@ export const uses = [
 
 /** The repositories in a text, separated by commas or spaces. @param {string} text */
 export const repositoriesIn = (text) => text.split(/[\s,]+/).filter(Boolean);
-
-/** The id of the token that this page uses; undefined if it is unknown. */
-function current() {
-  try {
-    return own() ?? Number(/^\{"tid":(\d+)\}/.exec(atob(token.value))?.[1]);
-  } catch {
-    return undefined;
-  }
-}
 
 /** @param {{made: (name: string, secret: string) => void}} props */
 function Create({ made }) {
@@ -96,7 +87,7 @@ export function View() {
   const list = useLoad((signal) => call("GET", "api/tokens", { signal }), []);
   /** @type {{tokens: Token[], sessions: Session[]}} */
   const { tokens, sessions } = list.value ?? { tokens: [], sessions: [] };
-  const id = current();
+  const id = own();
   return html`<h1>Access tokens</h1>
     <p class="lead">A token lets a program act as you: Nextflow, the command line, or a script.</p>
     <${Create} made=${(/** @type {string} */ name, /** @type {string} */ secret) => {

@@ -4,11 +4,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"slipway.dev/gateway"
 )
 
 // A corsPolicy lets web pages of listed origins use the REST API, as the Fetch standard
-// describes. Pages cannot use the user's cookies or HTTP authentication: this API has none,
-// and responses do not allow credentials. The zero value lists no origins.
+// describes. Pages cannot use the user's cookies or HTTP authentication: responses do not allow
+// credentials, and corsHeaders lacks the header without which the gateway ignores the session of
+// this server's own page. The zero value lists no origins.
 type corsPolicy struct{ origins []string }
 
 // corsMethods and corsHeaders are the methods and headers that pages may send. corsExposed are
@@ -52,8 +55,8 @@ func (c corsPolicy) handler(next http.Handler) http.Handler {
 	})
 }
 
-// isWithoutCORS reports whether pages of other origins must not use a path: the registry, and
-// the sign-in, whose pages show secrets that only the user may see.
+// isWithoutCORS reports whether pages of other origins must not use a path: the registry, the
+// sign-in, whose pages show secrets that only the user may see, and the page's own sessions.
 func isWithoutCORS(path string) bool {
-	return strings.HasPrefix(path, "/v2/") || path == "/v2" || isForm(path)
+	return strings.HasPrefix(path, "/v2/") || path == "/v2" || path == gateway.SessionPath || isForm(path)
 }

@@ -39,6 +39,8 @@ func TestCORS(t *testing.T) {
 		{"the registry", "GET", "/v2/wt/x/manifests/y", portal, false, 200, false, true},
 		{"a push to the registry", "PUT", "/v2/wt/x/manifests/y", portal, false, 403, false, false},
 		{"the sign-in", "POST", "/api/oauth/device", portal, false, 403, false, false},
+		{"the page's session", "POST", "/session", portal, false, 403, false, false},
+		{"the page's session, a preflight", "OPTIONS", "/session", portal, true, 200, false, true},
 		{"a program", "POST", "/v1alpha2/container", "", false, 200, false, true},
 	} {
 		ask := func(h http.Handler) *httptest.ResponseRecorder {
@@ -65,6 +67,9 @@ func TestCORS(t *testing.T) {
 		}
 		if c.preflight && c.allowed && !strings.Contains(w.Header().Get("Access-Control-Allow-Headers"), "Authorization") {
 			t.Errorf("%s: the page may not send %q", c.name, w.Header())
+		}
+		if strings.Contains(w.Header().Get("Access-Control-Allow-Headers"), "Slipway-Page") {
+			t.Errorf("%s: the page may use the session of this server's own page", c.name)
 		}
 		if got := ask(closed).Header().Get("Access-Control-Allow-Origin"); got != "" {
 			t.Errorf("%s: without the setting, %q is allowed", c.name, got)

@@ -24,7 +24,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	p := parts{rest: rest, drain: stop}
+	p := parts{rest: gateway.WithoutSessions(rest), drain: stop}
 	conn := e.conns["platform"]
 	if conn == nil {
 		return p, nil
@@ -33,12 +33,13 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 		return parts{}, err
 	}
 	below := http.StripPrefix("/api", p.platform)
-	p.rest = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.rest = gateway.WithSessions(conn, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			below.ServeHTTP(w, r)
 			return
 		}
 		rest.ServeHTTP(w, r)
-	})
+	}))
+	p.platform = gateway.WithoutSessions(p.platform)
 	return p, nil
 }

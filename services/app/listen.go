@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/gateway"
+
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/limits"
@@ -130,7 +132,7 @@ func (a *App) publicHandler(rest, pulls http.Handler) http.Handler {
 	if pulls == nil {
 		pulls = http.NotFoundHandler()
 	}
-	rest = a.withStreams(rest)
+	rest, pulls = a.withStreams(rest), gateway.WithoutSessions(pulls)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v2/") || r.URL.Path == "/v2" {
 			pulls.ServeHTTP(w, r)

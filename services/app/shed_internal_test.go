@@ -26,7 +26,8 @@ func TestBoundsAreTheGateways(t *testing.T) {
 	t.Parallel()
 	if gateway.MaxBody != limits.RequestBody || gateway.MaxValues != limits.RequestValues || gateway.MaxDepth != limits.RequestDepth ||
 		gateway.MaxPlatformBody != limits.RunBody || gateway.MaxPlatformValues != limits.RunValues ||
-		gateway.MaxBatch != limits.BatchRequests || gateway.MaxBatchValues != limits.BatchValues {
+		gateway.MaxBatch != limits.BatchRequests || gateway.MaxBatchValues != limits.BatchValues ||
+		gateway.MaxSession != limits.PageSignIn || gateway.MaxSessionToken != limits.PageToken || gateway.SessionLife != limits.PageSession {
 		t.Error("the gateway has other limits than the table")
 	}
 }

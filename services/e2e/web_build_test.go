@@ -91,7 +91,9 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "In the queue, at place 1."`)
 	b.good("queued-build", p.url)
 
-	b.eval(`sessionStorage.setItem("slipway", JSON.stringify({token: "` + p.token + `"})); location.assign("/view/builds/` + text(mine, "buildId") + `")`)
+	b.visit(p.url + "/login")
+	b.signIn(p.token)
+	b.visit(p.url + "/view/builds/" + text(mine, "buildId"))
 	b.await(button("Cancel this build"))
 	b.eval(button("Cancel this build") + ".focus()")
 	b.press(kb.Enter)

@@ -35,11 +35,20 @@ func (b *tab) visit(url string) {
 	b.await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
 }
 
-// left is everything that a page can store in a browser, except the session storage of the tab.
-const left = `JSON.stringify([document.cookie, Object.entries(localStorage), location.href, history.state])`
+// left is everything that scripts can store in a browser.
+const left = `JSON.stringify([document.cookie, Object.entries(localStorage), Object.entries(sessionStorage), location.href, history.state])`
 
-// TestWebPageSignsIn checks that a token is verified before it is stored, is stored in this tab
-// only, and is deleted by signing out.
+// cookies returns the cookies that the browser sends to the page's address, including those that scripts cannot
+// read.
+func (b *tab) cookies() []*network.Cookie {
+	b.t.Helper()
+	got, err := chromedp.Call(b.ctx(), network.GetCookies, network.GetCookiesParams{})
+	b.must(err)
+	return got.Cookies
+}
+
+// TestWebPageSignsIn checks that a token is verified before it begins a session, which scripts cannot read, and that
+// the session lasts until the user signs out, for all tabs of the browser.
 func TestWebPageSignsIn(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -53,15 +62,18 @@ func TestWebPageSignsIn(t *testing.T) {
 		b.eval(`document.querySelector("#token").focus()`)
 		b.press("no token at all" + kb.Enter)
 		b.await(`document.querySelector(".problem")?.innerText.includes("token") && document.activeElement.id === "token"`)
-		if kept := b.text("sessionStorage.length"); kept != "0" {
-			t.Errorf("an invalid token was stored: %s", b.text("JSON.stringify(sessionStorage)"))
+		if now, cookies := b.text(left), b.cookies(); len(cookies) != 0 || !strings.HasPrefix(now, `["",[],[],`) {
+			t.Errorf("with an invalid token the browser stores %s and the cookies %v", now, cookies)
 		}
 		b.good("login refused", p.url)
 		b.eval(`document.querySelector("#token").select()`)
 		b.press(adminToken + kb.Enter)
 		b.await(fmt.Sprintf(`location.href === %q && document.querySelector(".menu > button")?.innerText.startsWith("admin")`, p.url+"/"))
-		if now := b.text(left); strings.Contains(now, adminToken) || !strings.HasPrefix(now, `["",[],`) {
-			t.Errorf("the token is in %s", now)
+		if now := b.text(left); strings.Contains(now, adminToken) || !strings.HasPrefix(now, `["",[["slipway-session","{\"tokenId\":1,`) {
+			t.Errorf("scripts can read %s", now)
+		}
+		if c := b.cookies(); len(c) != 1 || !c[0].HTTPOnly || c[0].SameSite != network.CookieSameSiteStrict || c[0].Session || !strings.HasPrefix(c[0].Name, "slipway-") {
+			t.Errorf("the cookies are %v", c)
 		}
 		b.eval(`document.querySelector(".menu > button").focus()`)
 		b.press(kb.Enter)
@@ -70,15 +82,69 @@ func TestWebPageSignsIn(t *testing.T) {
 		b.press(kb.Escape)
 		b.await(`document.querySelector("#menu").hidden && document.activeElement.innerText.startsWith("admin")`)
 
-		other := openTab(t, browser, p.url+"/view/tokens")
-		other.await(`document.querySelector("#token")`) // another tab is not signed in
+		b.reload()
+		b.await(`document.querySelector(".menu > button")?.innerText.startsWith("admin")`)
+		other, waiting := openTab(t, b.ctx(), p.url+"/view/tokens"), openTab(t, browser, p.url+"/view/tokens")
+		other.await(`document.querySelector(".rows .tag")?.innerText === "this page"`)
+		waiting.await(`document.querySelector("#token")`) // another browser is not signed in
 
+		b.eval(`document.querySelector(".menu > button").focus()`)
 		b.press(kb.Enter)
 		b.eval(`document.querySelector("#menu button").focus()`)
 		b.press(kb.Enter)
 		b.await(`document.querySelector("#account a")?.innerText === "Sign in"`)
-		if now := b.text(left) + b.text("JSON.stringify(Object.entries(sessionStorage))"); now != fmt.Sprintf(`["",[],%q,null][]`, p.url+"/") {
-			t.Errorf("after signing out the browser stores %s", now)
+		if now, cookies := b.text(left), b.cookies(); now != fmt.Sprintf(`["",[],[],%q,null]`, p.url+"/") || len(cookies) != 0 {
+			t.Errorf("after signing out the browser stores %s and the cookies %v", now, cookies)
+		}
+		other.await(`document.querySelector("#token") && !document.body.innerText.includes("this page")`)
+
+		b.visit(p.url + "/view/tokens")
+		b.signIn(adminToken)
+		other.await(`document.querySelector(".rows .tag")?.innerText === "this page"`) // without a reload
+	})
+}
+
+// TestWebPageKeepsSessionFromOtherPages checks that a page on another port, to which browsers send the same cookies,
+// cannot use the session.
+func TestWebPageKeepsSessionFromOtherPages(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/view/tokens")
+		b.signIn(adminToken)
+		b.await(`document.querySelector(".rows .tag")`)
+		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprintf(w, `<!doctype html><title>foreign</title><iframe name="frame"></iframe>
+<form method="post" action="%[1]s/session" target="frame"><input name="token" value="x"></form>
+<script>
+document.querySelector("form").submit();
+const own = {"Slipway-Page": %[1]q, "Content-Type": "application/json"};
+Promise.allSettled([
+  fetch("%[1]s/api/user-info", {credentials: "include"}),
+  fetch("%[1]s/api/user-info", {credentials: "include", headers: own}),
+  fetch("%[1]s/api/user-info", {credentials: "include", headers: {"Slipway-Page": location.origin}}),
+  fetch("%[1]s/session", {credentials: "include", method: "DELETE"}),
+  fetch("%[1]s/session", {credentials: "include", method: "POST", headers: own, body: "{}"}),
+  fetch("%[1]s/session", {credentials: "include", method: "POST", mode: "no-cors", body: "{}"}),
+]).then((all) => { document.title = all.map((a) => a.status === "fulfilled" ? a.value.type : "blocked").join(" ") });
+</script>`, p.url)
+		}))
+		t.Cleanup(page.Close)
+		foreign := openTab(t, b.ctx(), page.URL)
+		foreign.await(`document.title !== "foreign"`)
+		if got := foreign.text("document.title"); got != "blocked blocked blocked blocked blocked opaque" {
+			t.Errorf("the calls of the other page were %s", got)
+		}
+		b.reload()
+		b.await(`document.querySelector(".rows .tag")?.innerText === "this page"`)
+		// Even the page's own address is anonymous without the header.
+		b.eval(`fetch("/api/user-info").then((r) => { document.title = "status " + r.status })`)
+		b.await(`document.title === "status 403"`)
+		for _, proc := range p.procs {
+			if strings.Contains(proc.log(), adminToken) {
+				t.Errorf("the token is in the log of %s", proc.name)
+			}
 		}
 	})
 }
@@ -95,8 +161,8 @@ func (p *program) revoked(name string) (token string, revoke func()) {
 	}
 }
 
-// TestWebPageShowsSignedOut checks that the page reports a token that was revoked
-// elsewhere, and deletes it.
+// TestWebPageShowsSignedOut checks that the page reports that its session has ended because the token was revoked
+// elsewhere, after a reload and after a call of the page.
 func TestWebPageShowsSignedOut(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -109,8 +175,15 @@ func TestWebPageShowsSignedOut(t *testing.T) {
 	b.eval("location.reload()")
 	b.await(`document.querySelector(".failed h2")?.innerText === "You were signed out"`)
 	b.good("signed out", p.url)
-	if kept := b.text("sessionStorage.length"); kept != "0" {
-		t.Error("the token is still stored")
+	token, revoke = p.revoked("for another while")
+	b.signIn(token)
+	b.await(`document.querySelector(".rows .tag")?.innerText === "this page"`)
+	revoke()
+	b.eval(`document.querySelector("#name").focus()`)
+	b.press("laptop" + kb.Enter) // the call is rejected
+	b.await(`document.querySelector(".failed h2")?.innerText === "You were signed out"`)
+	if now, cookies := b.text(left), b.cookies(); !strings.HasPrefix(now, `["",[],[],`) || len(cookies) != 0 {
+		t.Errorf("the browser still stores %s and the cookies %v", now, cookies)
 	}
 }
 
@@ -296,14 +369,12 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 	if !strings.Contains(mine(), "Web page 20") {
 		t.Errorf("ada's tokens are %s", mine())
 	}
-	cookies, err := chromedp.Call(b.ctx(), network.GetCookies, network.GetCookiesParams{})
-	b.must(err)
-	if raw, _ := json.Marshal(cookies); strings.Contains(string(raw), "slipway") || strings.Contains(string(raw), "JWT") {
-		t.Errorf("there are cookies: %s", raw)
+	if c := b.cookies(); len(c) != 1 || !c[0].HTTPOnly || !strings.HasPrefix(c[0].Name, "slipway-") {
+		t.Errorf("the cookies are %v", c)
 	}
 	b.eval(`document.querySelector(".menu > button").click()`)
 	b.eval(`document.querySelector("#menu button").click()`)
-	b.await(`document.querySelector("#account a")?.innerText === "Sign in" && sessionStorage.length === 0`)
+	b.await(`document.querySelector("#account a")?.innerText === "Sign in" && localStorage.length + sessionStorage.length === 0`)
 	if strings.Contains(mine(), "Web page 20") {
 		t.Errorf("after signing out ada's tokens are %s", mine())
 	}

@@ -1,1 +1,1 @@
-import"./chunk-G5XC6A2X.js";
+import"./chunk-PYH6XOMQ.js";

@@ -31,6 +31,10 @@ const (
 	DevicesClient  = 30
 	// DeviceTries is the maximum number of codes that a user may enter in LoginWindow.
 	DeviceTries = 10
+	// PageSignIn is the maximum size of the request that begins a session of the web page, in
+	// bytes, PageToken the maximum length of its access token, and PageSession its lifetime.
+	PageSignIn, PageToken = 16 << 10, 3000
+	PageSession           = 12 * time.Hour
 	// LoginsKnown is the maximum number of clients and names that are counted.
 	LoginsKnown = 4096
 )
@@ -54,6 +58,10 @@ func loginRows() []Row {
 			Why: "each has a row and no user yet; fewer codes are harder to guess, and no client can use up the limit of all",
 		},
 		{What: "codes that a user enters", Bound: fmt.Sprintf("%d in %s", DeviceTries, LoginWindow), Why: "codes of 34 bits cannot be guessed"},
+		{
+			What: "sign-in on the web page; its access token; its session", Bound: fmt.Sprintf("%s; %d bytes; %d hours", size(PageSignIn), PageToken, PageSession/time.Hour),
+			Why: "it has no user yet; browsers do not store longer cookies; users forget to sign out",
+		},
 		{What: "logins compared at a time", Bound: fmt.Sprintf("1 per process, %d wait", LoginsWaiting), Why: "guesses from many addresses use one core at most"},
 	}
 }

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-2FCKIVFB.js";import"./chunk-GDHM4OMM.js";import"./chunk-PXRMSQ7J.js";import"./chunk-LN7U6JUS.js";import"./chunk-G5XC6A2X.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
