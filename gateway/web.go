@@ -177,7 +177,7 @@ func zip(text []byte) []byte {
 // views matches the paths of the page's views: the public ones, with the names of kept images, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/([0-9a-f]{16}(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/(([0-9a-f]{16}|org-[a-z2-7]{26})(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 // viewOf returns the name of the script that shows a path of views, apart from /.

@@ -11,7 +11,7 @@ const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const at = location.pathname.slice(root.pathname.length);
 const build = /^view\/(builds|mirrors)\/([0-9a-f]{16}_\d+)$/.exec(at);
 const container = /^view\/containers\/([a-z2-7]{26}|[0-9a-f]{64})$/.exec(at);
-const catalog = /^c(?:\/([0-9a-f]{16}))?(?:\/|$)/.exec(at);
+const catalog = /^c(?:\/([0-9a-f]{16}|org-[a-z2-7]{26}))?(?:\/|$)/.exec(at);
 const scan = /^view\/scans\/(sc-[0-9a-f]{16}_\d+)$/.exec(at);
 const signed = container ? session.peek() && container[1].length === 64 : /^(login$|view\/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin\/limits)$|user\/|orgs\/)/.test(at);
 

@@ -4,13 +4,14 @@ import { catalogPage, look, root } from "./api.js";
 import { Choice } from "./choice.js";
 import { ago, count, html, moment, size } from "./html.js";
 import { useLoad, Waiting } from "./load.js";
+import { Organizations } from "./space.js";
 
 /**
  * @typedef {{name: string, version: string, license?: string, kind?: string, requested?: boolean}} Package
  * @typedef {{id: string, name: string, tag: string, targetImage: string, containerPlatform?: string, format?: string, creationTime?: string, buildId?: string,
  *   digest?: string, earlierDigests?: string[], size?: number, pulls?: number, lastPull?: string, pullHistory?: {date: string, pulls: number}[], packages?: Package[],
  *   packageCount?: number, specs?: string[], channels?: string[], baseImage?: string, deletionTime?: string, deletionReason?: string}} Image
- * @typedef {{q: string, package: string, version: string, license: string, sort: string}} Wish
+ * @typedef {{q: string, package: string, version: string, license: string, sort: string, workspaceId: string}} Wish workspaceId is "" for public images
  */
 
 /** The number of pages that the view shows at most, the packages of an image in it, and the pause in typing, in ms, before a search. */
@@ -24,7 +25,7 @@ function read() {
   const q = new URLSearchParams(location.search);
   /** @param {string} name */
   const of = (name) => q.get(name) ?? "";
-  return { q: of("q"), package: of("package"), version: of("package") && of("version"), license: of("license"), sort: sorts.find(([s]) => s === of("sort"))?.[0] ?? "newest" };
+  return { q: of("q"), package: of("package"), version: of("package") && of("version"), license: of("license"), sort: sorts.find(([s]) => s === of("sort"))?.[0] ?? "newest", workspaceId: /^[1-9]\d{0,15}$/.exec(of("workspaceId"))?.[0] ?? "" };
 }
 
 /** The search as a query. @param {Wish} wish @param {string} [from] the token of a page */
@@ -118,6 +119,7 @@ export function View() {
   const set = !!(wish.package || wish.license);
   return html`<h1>Catalogue</h1>
     <p class="lead">Images that were kept on this server, under names that do not expire.</p>
+    <${Organizations} title="Kept for" id=${Number(wish.workspaceId)} choose=${(/** @type {number} */ to) => find({ workspaceId: to ? String(to) : "" })} />
     <form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
       e.preventDefault();
       find({});

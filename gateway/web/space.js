@@ -41,3 +41,20 @@ export function Spaces({ id, choose }) {
       ${spaces.map((p) => html`<option key=${p.workspaceId} value=${p.workspaceId}>${p.orgName} / ${p.workspaceName}</option>`)}
     </select></p>`;
 }
+
+/**
+ * A choice between everyone and the caller's organisations, each by one of its workspaces; nothing for callers without any.
+ * @param {{title: string, id: number, choose: (id: number) => void}} props id is that of the workspace; 0 is everyone
+ */
+export function Organizations({ title, id, choose }) {
+  const list = useLoad(async (signal) => (me.value ? works(signal) : []), [me.value?.id]);
+  const all = (list.value ?? []).filter((p, i, list) => p.workspaceId && !list.slice(0, i).some((q) => q.workspaceId && q.orgId === p.orgId));
+  const chosen = (list.value ?? []).find((p) => p.workspaceId === id);
+  if (!all.length && !id) return null;
+  return html`<p class="space"><label for="organization">${title}</label>
+    <select id="organization" value=${chosen ? all.find((p) => p.orgId === chosen.orgId)?.workspaceId : id} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
+      <option value="0">Everyone</option>
+      ${id > 0 && !chosen && html`<option value=${id}>${list.value ? "A workspace without access" : "…"}</option>`}
+      ${all.map((p) => html`<option key=${p.orgId} value=${p.workspaceId}>${p.orgName}</option>`)}
+    </select></p>`;
+}

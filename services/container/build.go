@@ -97,7 +97,7 @@ func (s *Service) buildPlan(r request.Resolved, contentID string, t *buildv1.Tar
 		plan.Config = r.Added()
 	}
 	if r.Raw.GetKeep() {
-		plan.KeptId, plan.Name, plan.Reference = contentID, r.KeptAs.Name, r.KeptAs.Tag
+		plan.KeptId, plan.Name, plan.Reference = newKeptID(contentID, keeper(r)), r.KeptAs.Name, r.KeptAs.Tag
 	}
 	return plan
 }

@@ -33,9 +33,12 @@ import (
 const maxSearch = 200
 
 // reader identifies the caller of a read call of the catalog, which needs no login unless the server requires
-// one for everything. The call counts as a search.
-func (s *Service) reader(ctx context.Context) (*platformv1.Identity, error) {
-	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, caller.Claim{})
+// one for everything, or the call names a workspace. The call counts as a search.
+func (s *Service) reader(ctx context.Context, workspace int64) (*platformv1.Identity, error) {
+	if workspace < 0 {
+		return nil, fault.Invalid.Newf("workspaceId must not be negative")
+	}
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess && workspace == 0}.Identify(ctx, caller.Claim{WorkspaceID: workspace})
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +47,18 @@ func (s *Service) reader(ctx context.Context) (*platformv1.Identity, error) {
 
 // ListCatalog returns a page of kept images.
 func (s *Service) ListCatalog(ctx context.Context, req *containerv1.ListCatalogRequest) (*containerv1.ListCatalogResponse, error) {
-	if _, err := s.reader(ctx); err != nil {
+	who, err := s.reader(ctx, req.GetWorkspaceId())
+	if err != nil {
 		return nil, err
 	}
 	q, err := catalogQuery(req)
 	if err != nil {
 		return nil, err
+	}
+	if req.GetWorkspaceId() != 0 {
+		if q.Organization = who.GetOrganizationId(); q.Organization == 0 {
+			return nil, fault.Invalid.Newf("workspaceId: the workspace belongs to no organisation of this platform")
+		}
 	}
 	q.Most++
 	list, err := s.store.Catalog(ctx, q)
@@ -101,6 +110,9 @@ func (s *Service) catalogImage(k store.Kept) *containerv1.CatalogImage {
 		Digest: rpc.Optional(k.Digest), Pulls: proto.Float64(float64(k.Pulls)), LastPull: rpc.Optional(k.LastPull), PackageCount: proto.Int32(int32(k.PackageCount)),
 		DeletionTime: timestamp(k.Deleted), DeletionReason: rpc.Optional(k.Deletion),
 	}
+	if k.Organization != 0 {
+		out.OrganizationId = proto.Float64(float64(k.Organization))
+	}
 	if k.Size > 0 {
 		out.Size = proto.Float64(float64(k.Size))
 	}
@@ -119,7 +131,7 @@ func (s *Service) keptName(k store.Kept) string {
 
 // GetCatalogImage returns a kept image, also a deleted one.
 func (s *Service) GetCatalogImage(ctx context.Context, req *containerv1.GetCatalogImageRequest) (*containerv1.GetCatalogImageResponse, error) {
-	if _, err := s.reader(ctx); err != nil {
+	if _, err := s.reader(ctx, 0); err != nil {
 		return nil, err
 	}
 	k, err := s.keptImage(ctx, req.GetId())
@@ -161,7 +173,7 @@ func (s *Service) GetCatalogImage(ctx context.Context, req *containerv1.GetCatal
 // withBuild calls f with a kept image and the build that makes it, for a client that may read the catalog. Clients
 // take turns, since the build is large.
 func (s *Service) withBuild(ctx context.Context, id string, f func(store.Kept, *buildv1.SubmitBuildRequest) error) error {
-	who, err := s.reader(ctx)
+	who, err := s.reader(ctx, 0)
 	if err != nil {
 		return err
 	}

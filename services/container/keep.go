@@ -19,6 +19,7 @@ import (
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -26,8 +27,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// A kept image has a public name that does not expire: "c/<id>/<name>:<tag>". The id is the content ID of its
-// build, so that equal packages have one name. The build with its lock is stored for ever. Therefore the
+// A kept image has a name that does not expire: "c/<id>/<name>:<tag>". The id of a public one is the content ID of its
+// build, so that equal packages have one name. That of an image of an organisation is random, since it gives access, like
+// the token in other names. The build with its lock is stored for ever. Therefore the
 // image can be made again when it was lost, also long after the record of its build was deleted.
 
 // Who may keep images (Settings.Keep).
@@ -49,6 +51,8 @@ func (s *Service) checkKeep(p request.Parsed, recipe request.Recipe, who *platfo
 		return fault.Unsupported.Newf("keep: this server does not keep images; its operator can set keep")
 	case s.deps.Keep != KeepAll && who == nil:
 		return fault.Unauthenticated.Newf("keep: this server keeps images of its users only; send an access token, or leave keep out")
+	case p.Raw.GetKeepScope() == request.KeepOrganization && who.GetOrganizationId() == 0:
+		return fault.Invalid.Newf("keepScope organization: name a workspace of the organisation with platformWorkspaceId, and send the access token of a participant")
 	case len(recipe.Issued) > 0:
 		return fault.Invalid.Newf("keep: the base image is named by an issued name; use an image with a name that does not expire")
 	}
@@ -100,9 +104,25 @@ func isIndexed(lock *condav1.SolvePackagesResponse, address string) bool {
 	})
 }
 
+// keeper returns the ID of the organisation for which a request keeps its image; 0 for a public image.
+func keeper(r request.Resolved) int64 {
+	if r.Raw.GetKeepScope() == request.KeepOrganization {
+		return r.Caller.GetOrganizationId()
+	}
+	return 0
+}
+
+// newKeptID returns the ID for the image of a content. An organisation may have another one for it already.
+func newKeptID(content string, organization int64) string {
+	if organization == 0 {
+		return content
+	}
+	return oci.KeptSecret + tokens.New()
+}
+
 // mayKeep returns an error if the caller may not keep the image of a build.
-func (s *Service) mayKeep(ctx context.Context, r request.Resolved, id string) error {
-	err := s.store.MayKeep(ctx, id, caller.Of(r.Caller).Client(ctx).String())
+func (s *Service) mayKeep(ctx context.Context, r request.Resolved, content string) error {
+	err := s.store.MayKeep(ctx, content, keeper(r), caller.Of(r.Caller).Client(ctx).String())
 	if _, isFault := fault.As(err); err != nil && !isFault {
 		err = s.sqlFault("reading the catalog", err)
 	}
@@ -123,7 +143,7 @@ func (s *Service) keep(ctx context.Context, r request.Resolved, b *buildv1.Submi
 	specs, requested := r.Packages.Requested()
 	k := store.NewKept{
 		Kept: store.Kept{
-			ID: plan.GetKeptId(), Name: plan.GetName(), Tag: plan.GetReference(), Platform: plan.GetPlatform(), Format: plan.GetFormat(),
+			ID: plan.GetKeptId(), Content: b.GetContentId(), Organization: keeper(r), Name: plan.GetName(), Tag: plan.GetReference(), Platform: plan.GetPlatform(), Format: plan.GetFormat(),
 			BuildID: plan.GetBuildId(), Created: s.deps.Now(), Specs: shortened(specs), Packages: keptPackages(locksOf(b), requested),
 			BaseImage: baseImage(b),
 		},
@@ -137,7 +157,7 @@ func (s *Service) keep(ctx context.Context, r request.Resolved, b *buildv1.Submi
 	if err != nil {
 		return s.sqlFault("keeping an image", err)
 	}
-	plan.Name, plan.Reference = kept.Name, kept.Tag
+	plan.KeptId, plan.Name, plan.Reference = kept.ID, kept.Name, kept.Tag
 	if !plan.GetBuilt() || kept.Digest != "" {
 		return nil
 	}

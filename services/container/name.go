@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -152,15 +153,17 @@ func (s *Service) authorizeInputs(ctx context.Context, id string, b *buildv1.Loc
 		"that request instead of the id of the build, or the access token of a user who made it")
 }
 
-// nameKept puts the permanent name of a kept image into its plan. It returns fault.NotFound if the name was deleted.
+// nameKept puts the permanent name of a kept image into its plan. An image that only organisations keep has no public
+// name. It returns fault.NotFound if the name was deleted.
 func (s *Service) nameKept(ctx context.Context, plan *containerv1.Plan) error {
 	src := plan.GetSource()
 	if !oci.IsKeptRepository(src.GetRepository()) || !s.deps.owns(src.GetRegistry(), src.GetRepository()) || plan.GetConfig() != nil {
 		return nil
 	}
-	id, _, _ := strings.Cut(plan.GetBuildId(), "_")
-	if plan.GetKeptId() != "" {
-		id = plan.GetKeptId()
+	content, _, _ := strings.Cut(plan.GetBuildId(), "_")
+	id := cmp.Or(plan.GetKeptId(), content)
+	if _, err := s.keptImage(ctx, id); plan.GetKeptId() == "" && errors.Is(err, fault.NotFound) {
+		return nil
 	}
 	k, err := s.workingKept(ctx, id)
 	if err != nil {

@@ -3,6 +3,7 @@ package container
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -48,9 +49,10 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 	return scheme(p) + s.deps.Host + "/" + issuedName(p).String() + oci.Suffix(p.GetReference())
 }
 
-// issuedTarget is targetImage, but returns nil if the token is unknown.
+// issuedTarget is targetImage, but returns nil if the token is unknown, or the name of an image of an organisation, which is
+// for its members only.
 func (s *Service) issuedTarget(p *containerv1.Plan) *string {
-	if p.GetToken() == "" && p.GetKeptId() == "" && !p.GetFrozen() {
+	if isSecret := strings.HasPrefix(p.GetKeptId(), oci.KeptSecret); isSecret || p.GetToken() == "" && p.GetKeptId() == "" && !p.GetFrozen() {
 		return nil
 	}
 	return proto.String(s.targetImage(p))

@@ -213,10 +213,25 @@ func (p *program) keepsNothingElse(t *testing.T, base string) {
 // deletesKept deletes a name as an operator.
 func (p *program) deletesKept(t *testing.T, id string, answer map[string]any) {
 	t.Helper()
-	path := "/v1alpha1/catalog/" + id + "?reason=withdrawn+by+its+authors"
-	if r := p.call(http.MethodDelete, path, nil); r.status != http.StatusUnauthorized {
+	if r := p.call(http.MethodDelete, "/v1alpha1/catalog/"+id, nil); r.status != http.StatusUnauthorized {
 		t.Errorf("without an account: %d %s", r.status, r.body)
 	}
+	p.deleteKept(t, id, answer)
+	if got := p.keptImage(t, id); got.DeletionTime == "" || got.DeletionReason != "withdrawn by its authors" {
+		t.Errorf("the image is %+v", got)
+	}
+	if list := p.catalog(t, ""); len(list.Images) != 0 {
+		t.Errorf("the catalog has %+v", list)
+	}
+	if r := p.call(http.MethodGet, "/v1alpha1/catalog/"+id+"/lock?format=pixi", nil); r.status != http.StatusOK {
+		t.Errorf("the lock: %d %s", r.status, r.body)
+	}
+}
+
+// deleteKept deletes a name as an operator, and waits until it cannot be pulled.
+func (p *program) deleteKept(t *testing.T, id string, answer map[string]any) {
+	t.Helper()
+	path := "/v1alpha1/catalog/" + id + "?reason=withdrawn+by+its+authors"
 	req, err := http.NewRequest(http.MethodDelete, p.url+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -236,15 +251,6 @@ func (p *program) deletesKept(t *testing.T, id string, answer map[string]any) {
 		}
 		return nil
 	})
-	if got := p.keptImage(t, id); got.DeletionTime == "" || got.DeletionReason != "withdrawn by its authors" {
-		t.Errorf("the image is %+v", got)
-	}
-	if list := p.catalog(t, ""); len(list.Images) != 0 {
-		t.Errorf("the catalog has %+v", list)
-	}
-	if r := p.call(http.MethodGet, "/v1alpha1/catalog/"+id+"/lock?format=pixi", nil); r.status != http.StatusOK {
-		t.Errorf("the lock: %d %s", r.status, r.body)
-	}
 }
 
 // TestKeptImageIsMadeAgain deletes a kept image from its registry: while its channel has lost a package, then with the

@@ -1,6 +1,8 @@
--- Images with public names that do not expire: the catalog.
+-- Images with names that do not expire: the catalog.
 CREATE TABLE container_kept (
-    id              text   PRIMARY KEY, -- the content id of the build
+    id              text   PRIMARY KEY, -- the content id of the build; of an image of an organisation, random
+    content         text   NOT NULL,    -- the content id of the build
+    organization    bigint NOT NULL,    -- of the platform; 0: the image is public
     name            text   NOT NULL,    -- of the image below the id
     tag             text   NOT NULL,
     platform        text   NOT NULL,
@@ -20,12 +22,13 @@ CREATE TABLE container_kept (
     deleted_at      bigint NOT NULL,    -- 0: the name works
     deletion        text   NOT NULL     -- the reason
 );
+CREATE UNIQUE INDEX container_kept_by_content ON container_kept (content, organization) WHERE deleted_at = 0;
 CREATE INDEX container_kept_by_client ON container_kept (client);
 CREATE INDEX container_kept_unbuilt ON container_kept (created_at) WHERE built_at = 0;
 CREATE INDEX container_kept_by_build ON container_kept (build_id);
-CREATE INDEX container_kept_by_time ON container_kept (created_at, id);
-CREATE INDEX container_kept_by_pulls ON container_kept (pulls, id);
-CREATE INDEX container_kept_by_name ON container_kept (name, tag, id);
+CREATE INDEX container_kept_by_time ON container_kept (organization, created_at, id);
+CREATE INDEX container_kept_by_pulls ON container_kept (organization, pulls, id);
+CREATE INDEX container_kept_by_name ON container_kept (organization, name, tag, id);
 
 -- The packages of kept images on all platforms.
 CREATE TABLE container_kept_packages (

@@ -12,10 +12,25 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
+// For whom an image is kept (ContainerRequest.keep_scope). "" is KeepPublic.
+const (
+	KeepPublic       = "public"
+	KeepOrganization = "organization"
+)
+
 // checkKeep follows gateway/contract/container-service.md#kept-images. What requires build steps is
 // rejected when the packages are read.
 func (p Parsed) checkKeep() error {
 	r := p.Raw
+	switch r.GetKeepScope() {
+	case "", KeepPublic:
+	case KeepOrganization:
+		if r.GetDryRun() {
+			return fault.Invalid.Newf("keepScope organization and dryRun exclude each other: the name of the image is made when it is kept")
+		}
+	default:
+		return fault.Invalid.Newf("keepScope must be public or organization, not %q", fault.Quote(r.GetKeepScope()))
+	}
 	switch config := r.GetContainerConfig(); {
 	case r.GetContainerFile() != "" || isEmptyPackages(r.GetPackages()) && r.GetCondaFile() == "":
 		return fault.Invalid.Newf("keep is for Conda packages: request packages or condaFile, or leave it out")

@@ -16,9 +16,14 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// A Kept is a row of container_kept: an image with a public name that does not expire.
+// A Kept is a row of container_kept: an image with a name that does not expire.
 type Kept struct {
+	// ID is Content for a public image. That of an image of an organisation is random, since it gives access.
 	ID string
+	// Content is the content ID of the build.
+	Content string
+	// Organization is the ID of the organisation whose image it is; 0 for a public one.
+	Organization int64
 	// Name and Tag are those of the image below its ID.
 	Name, Tag        string
 	Platform, Format string
@@ -67,9 +72,10 @@ func unknownKept(cause error) error {
 
 // MayKeep returns whether a client may keep an image: fault.Conflict if an operator deleted it, and
 // fault.Exhausted if the client or all clients have kept as many others as they may.
-func (s Store) MayKeep(ctx context.Context, id, client string) error {
-	k, err := s.Kept(ctx, id)
+func (s Store) MayKeep(ctx context.Context, content string, organization int64, client string) error {
+	k, err := s.KeptContent(ctx, content, organization)
 	switch {
+	case err == nil && !k.Deleted.IsZero() && organization != 0: // another one gets another name
 	case err == nil && !k.Deleted.IsZero():
 		return fault.Conflict.Newf("The operator of this server deleted the name of this image%s; request it without keep", because(k.Deletion))
 	case err == nil || !errors.Is(err, fault.NotFound):
@@ -88,8 +94,8 @@ func (s Store) MayKeep(ctx context.Context, id, client string) error {
 	return nil
 }
 
-// Keep inserts an image unless it exists, and returns the stored one. For an image that was never built, it
-// begins again to wait for the build.
+// Keep inserts an image unless the organisation, or the public, has one of this content, and returns the stored one.
+// For an image that was never built, it begins again to wait for the build.
 func (s Store) Keep(ctx context.Context, k NewKept) (Kept, error) {
 	build, err := sqldb.Pack(k.Build)
 	if err != nil {
@@ -97,23 +103,24 @@ func (s Store) Keep(ctx context.Context, k NewKept) (Kept, error) {
 	}
 	err = s.db.Tx(ctx, func(t *sql.Tx) error {
 		res, err := t.ExecContext(ctx, `
-			INSERT INTO container_kept (id, name, tag, platform, format, client, specs, channels, base_image, build,
+			INSERT INTO container_kept (id, content, organization, name, tag, platform, format, client, specs, channels, base_image, build,
 				build_id, package_count, created_at, built_at, digest, size, pulls, deleted_at, deletion)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0, '', 0, 0, 0, '')
-			ON CONFLICT (id) DO NOTHING`,
-			k.ID, k.Name, k.Tag, k.Platform, k.Format, k.Client, lines(k.Specs), lines(k.Channels), k.BaseImage, build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, 0, '', 0, 0, 0, '')
+			ON CONFLICT DO NOTHING`,
+			k.ID, k.Content, k.Organization, k.Name, k.Tag, k.Platform, k.Format, k.Client, lines(k.Specs), lines(k.Channels), k.BaseImage, build, k.BuildID, k.PackageCount, sqldb.Micros(k.Created))
 		if inserted, err := s.db.Changed(res, err); err != nil {
 			return fmt.Errorf("keeping an image: %w", err)
 		} else if inserted {
 			return insertKeptPackages(ctx, t, k.ID, k.Packages)
 		}
-		_, err = t.ExecContext(ctx, `UPDATE container_kept SET build_id = $2, created_at = CASE WHEN built_at = 0 THEN $3 ELSE created_at END WHERE id = $1`, k.ID, k.BuildID, sqldb.Micros(k.Created))
+		_, err = t.ExecContext(ctx, `UPDATE container_kept SET build_id = $3, created_at = CASE WHEN built_at = 0 THEN $4 ELSE created_at END
+			WHERE content = $1 AND organization = $2 AND deleted_at = 0`, k.Content, k.Organization, k.BuildID, sqldb.Micros(k.Created))
 		return err
 	})
 	if err != nil {
 		return k.Kept, err
 	}
-	return s.Kept(ctx, k.ID)
+	return s.KeptContent(ctx, k.Content, k.Organization)
 }
 
 func lines(list []string) string { return strings.Join(list, "\n") }
@@ -149,14 +156,14 @@ func insertKeptPackages(ctx context.Context, t *sql.Tx, id string, packages []Ke
 }
 
 // keptColumns lists the columns that scannedKept reads.
-const keptColumns = `id, name, tag, platform, format, build_id, created_at, built_at, digest, size, pulls, deleted_at, deletion, specs, channels, base_image, package_count,
+const keptColumns = `id, content, organization, name, tag, platform, format, build_id, created_at, built_at, digest, size, pulls, deleted_at, deletion, specs, channels, base_image, package_count,
 	COALESCE((SELECT max(day) FROM container_kept_pulls WHERE kept_id = id), '')`
 
 func scannedKept(row interface{ Scan(into ...any) error }) (Kept, error) {
 	var k Kept
 	var created, built, deleted int64
 	var specs, channels string
-	err := row.Scan(&k.ID, &k.Name, &k.Tag, &k.Platform, &k.Format, &k.BuildID, &created, &built, &k.Digest, &k.Size, &k.Pulls, &deleted, &k.Deletion, &specs, &channels, &k.BaseImage, &k.PackageCount, &k.LastPull)
+	err := row.Scan(&k.ID, &k.Content, &k.Organization, &k.Name, &k.Tag, &k.Platform, &k.Format, &k.BuildID, &created, &built, &k.Digest, &k.Size, &k.Pulls, &deleted, &k.Deletion, &specs, &channels, &k.BaseImage, &k.PackageCount, &k.LastPull)
 	k.Created, k.Built, k.Deleted = sqldb.Time(created), sqldb.Time(built), sqldb.Time(deleted)
 	k.Specs, k.Channels = listed(specs), listed(channels)
 	return k, err
@@ -167,6 +174,16 @@ func scannedKeptRow(rows *sql.Rows) (Kept, error) { return scannedKept(rows) }
 // Kept returns a kept image without its packages, also a deleted one.
 func (s Store) Kept(ctx context.Context, id string) (Kept, error) {
 	k, err := scannedKept(s.db.PreparedRow(ctx, `SELECT `+keptColumns+` FROM container_kept WHERE id = $1`, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, unknownKept(err)
+	}
+	return k, err
+}
+
+// KeptContent returns the kept image of a content that belongs to an organisation, or is public (0), without its packages.
+// It returns a deleted one if there is no other, and fault.NotFound without any.
+func (s Store) KeptContent(ctx context.Context, content string, organization int64) (Kept, error) {
+	k, err := scannedKept(s.db.PreparedRow(ctx, `SELECT `+keptColumns+` FROM container_kept WHERE content = $1 AND organization = $2 ORDER BY deleted_at LIMIT 1`, content, organization))
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, unknownKept(err)
 	}
@@ -241,6 +258,8 @@ func (s Store) DeleteKeptPulls(ctx context.Context, before string) error {
 
 // A CatalogQuery selects kept images.
 type CatalogQuery struct {
+	// Organization is the organisation whose images are selected; 0 selects the public ones.
+	Organization int64
 	// Words are each the beginning of the name of a requested package or of the image, in lower case.
 	Words []string
 	// Package, Version and License are described in catalog.proto; "" selects all.
@@ -255,11 +274,11 @@ type CatalogQuery struct {
 
 // condition returns the condition of a query with its arguments.
 func (q CatalogQuery) condition() (where string, args []any) {
-	where = `built_at > 0 AND deleted_at = 0`
 	arg := func(v any) string {
 		args = append(args, v)
 		return fmt.Sprintf("$%d", len(args))
 	}
+	where = `built_at > 0 AND deleted_at = 0 AND organization = ` + arg(q.Organization)
 	const has = ` AND EXISTS (SELECT 1 FROM container_kept_packages p WHERE p.kept_id = container_kept.id AND `
 	for _, w := range q.Words {
 		prefix := arg(sqldb.Prefix(w))

@@ -29,7 +29,7 @@ func TestCatalog(t *testing.T) {
 		keep := func(n int, name, version, license string) error {
 			_, err := s.Keep(t.Context(), store.NewKept{
 				Kept: store.Kept{
-					ID: id(n), Name: name, Tag: version, Platform: "linux/amd64", BuildID: id(n) + "_1", Created: now.Add(time.Duration(n) * time.Second), Specs: []string{name + "=" + version, "x"},
+					ID: id(n), Content: id(n), Name: name, Tag: version, Platform: "linux/amd64", BuildID: id(n) + "_1", Created: now.Add(time.Duration(n) * time.Second), Specs: []string{name + "=" + version, "x"},
 					PackageCount: 2, Packages: []store.KeptPackage{
 						{ImagePackage: store.ImagePackage{Name: name, Version: version, Kind: "conda"}, License: license, Requested: true},
 						{ImagePackage: store.ImagePackage{Name: "zlib", Version: "1.3", Kind: "conda"}, License: "Zlib"},
@@ -107,16 +107,16 @@ func TestCatalog(t *testing.T) {
 				}
 			}
 		}
-		if err := s.MayKeep(t.Context(), id(6), "user:1"); !errors.Is(err, fault.Conflict) {
+		if err := s.MayKeep(t.Context(), id(6), 0, "user:1"); !errors.Is(err, fault.Conflict) {
 			t.Errorf("keeping a deleted image again: %v", err)
 		}
 		for _, n := range []int{1, 7} {
-			if err := s.MayKeep(t.Context(), id(n), "user:1"); err != nil {
+			if err := s.MayKeep(t.Context(), id(n), 0, "user:1"); err != nil {
 				t.Errorf("keeping %d: %v", n, err)
 			}
 		}
 		other, err := s.Keep(t.Context(), store.NewKept{
-			Kept: store.Kept{ID: id(1), Name: "other", Tag: "2", BuildID: id(1) + "_2", Created: now.Add(time.Hour)}, Build: &buildv1.SubmitBuildRequest{},
+			Kept: store.Kept{ID: id(1), Content: id(1), Name: "other", Tag: "2", BuildID: id(1) + "_2", Created: now.Add(time.Hour)}, Build: &buildv1.SubmitBuildRequest{},
 		})
 		if err != nil || other.Name != "samtools" || other.Tag != "1.20" || other.BuildID != id(1)+"_2" || !other.Created.Equal(now.Add(time.Second)) {
 			t.Errorf("keeping an image again: %+v, %v", other, err)
@@ -152,6 +152,73 @@ func TestCatalog(t *testing.T) {
 		}
 		if err := s.DeleteKept(t.Context(), id(5), "", now); !errors.Is(err, fault.NotFound) {
 			t.Errorf("deleting an unknown image: %v", err)
+		}
+	})
+}
+
+// TestCatalogOfOrganizations keeps an image for everyone and for two organisations. Each must have a name of its own, in its own
+// list, and an organisation must get another one after the deletion of its name.
+func TestCatalogOfOrganizations(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		if err := db.Migrate(t.Context(), "container", migrations.FS()); err != nil {
+			t.Fatal(err)
+		}
+		s, now := store.New(db), time.Now().Truncate(time.Microsecond)
+		const content = "00000000000000aa"
+		keep := func(id string, organization int64) store.Kept {
+			t.Helper()
+			if err := s.MayKeep(t.Context(), content, organization, "user:1"); err != nil {
+				t.Fatal(err)
+			}
+			k, err := s.Keep(t.Context(), store.NewKept{
+				Kept:  store.Kept{ID: id, Content: content, Organization: organization, Name: "samtools", Tag: "1", BuildID: content + "_1", Created: now},
+				Build: &buildv1.SubmitBuildRequest{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SetKeptDigest(t.Context(), k.ID, "sha256:1", 1, now); err != nil {
+				t.Fatal(err)
+			}
+			return k
+		}
+		listed := func(organization int64) (ids []string) {
+			t.Helper()
+			page, err := s.Catalog(t.Context(), store.CatalogQuery{Organization: organization, Sort: "newest", Most: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range page {
+				if k.Organization != organization {
+					t.Errorf("the list of %d has an image of %d", organization, k.Organization)
+				}
+				ids = append(ids, k.ID)
+			}
+			return ids
+		}
+		for _, c := range []struct {
+			id           string
+			organization int64
+			want         string
+		}{{content, 0, content}, {"org-a", 7, "org-a"}, {"org-b", 7, "org-a"}, {"org-c", 8, "org-c"}, {content, 0, content}} {
+			if got := keep(c.id, c.organization).ID; got != c.want {
+				t.Errorf("%d keeps the image as %s instead of %s", c.organization, got, c.want)
+			}
+		}
+		if err := s.DeleteKept(t.Context(), "org-a", "leaked", now); err != nil {
+			t.Fatal(err)
+		}
+		if got := keep("org-d", 7).ID; got != "org-d" {
+			t.Errorf("after the deletion of its name, the organisation keeps the image as %s", got)
+		}
+		for organization, want := range map[int64][]string{0: {content}, 7: {"org-d"}, 8: {"org-c"}, 9: nil} {
+			if got := listed(organization); !slices.Equal(got, want) {
+				t.Errorf("the list of %d is %q instead of %q", organization, got, want)
+			}
+		}
+		if k, err := s.Kept(t.Context(), "org-a"); err != nil || k.Deletion != "leaked" {
+			t.Errorf("the deleted name: %+v, %v", k, err)
 		}
 	})
 }

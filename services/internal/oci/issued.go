@@ -25,8 +25,18 @@ const (
 	keptPrefix  = "c/"
 )
 
-// IsKeptID reports whether s has the form of the id of a kept image: 16 hex digits.
-func IsKeptID(s string) bool { return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == "" }
+// KeptSecret is the beginning of the id of a kept image that belongs to an organisation. A token, which gives access to
+// the image, follows.
+const KeptSecret = "org-"
+
+// IsKeptID reports whether s has the form of the id of a kept image: 16 hex digits, or KeptSecret and a token of 26
+// characters of base32.
+func IsKeptID(s string) bool {
+	if token, isSecret := strings.CutPrefix(s, KeptSecret); isSecret {
+		return len(token) == 26 && strings.Trim(token, "abcdefghijklmnopqrstuvwxyz234567") == ""
+	}
+	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
+}
 
 // ParseIssued parses a repository. ok is false unless it has the form of an issued name.
 func ParseIssued(repository string) (n IssuedName, ok bool) {

@@ -44,7 +44,10 @@ type ListCatalogRequest struct {
 	// Maximum number of results, 1 to 100; 0 means 20.
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
 	// The nextPageToken of the previous page; absent for the first page.
-	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Instead of the public images those of the organisation of this workspace. Requires the Bearer token of
+	// a participant; 0 means the public ones.
+	WorkspaceId   int64 `protobuf:"varint,8,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -128,6 +131,13 @@ func (x *ListCatalogRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListCatalogRequest) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
 // ListCatalogResponse is a page of the catalog.
 type ListCatalogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -186,7 +196,8 @@ func (x *ListCatalogResponse) GetNextPageToken() string {
 // CatalogImage is a kept image. Fields that do not apply are absent.
 type CatalogImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id, 16 hex digits. It follows from the packages, the base image and the platforms.
+	// The id. That of a public image has 16 hex digits, and follows from the packages, the base image and the
+	// platforms. That of an image of an organisation is "org-" and a token, which gives access to the image.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
 	// The packages in words, e.g. "samtools_bwa".
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
@@ -229,6 +240,8 @@ type CatalogImage struct {
 	DeletionTime *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=deletion_time,json=deletionTime,proto3" json:"deletion_time,omitempty"`
 	// Why it was deleted.
 	DeletionReason *string `protobuf:"bytes,21,opt,name=deletion_reason,json=deletionReason,proto3,oneof" json:"deletion_reason,omitempty"`
+	// The id of the organisation whose image it is; absent for a public one.
+	OrganizationId *float64 `protobuf:"fixed64,22,opt,name=organization_id,json=organizationId,proto3,oneof" json:"organization_id,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -408,6 +421,13 @@ func (x *CatalogImage) GetDeletionReason() string {
 		return *x.DeletionReason
 	}
 	return ""
+}
+
+func (x *CatalogImage) GetOrganizationId() float64 {
+	if x != nil && x.OrganizationId != nil {
+		return *x.OrganizationId
+	}
+	return 0
 }
 
 // CatalogPackage is a package of a kept image.
@@ -1020,7 +1040,7 @@ var File_slipway_container_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/catalog.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\"\xf4\x01\n" +
+	"\"slipway/container/v1/catalog.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\"\x97\x02\n" +
 	"\x12ListCatalogRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xc8\x01R\x01q\x12\x1f\n" +
 	"\apackage\x18\x02 \x01(\tB\x05\x90\xb5\x18\xc8\x01R\apackage\x12\x1f\n" +
@@ -1029,11 +1049,12 @@ const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"\x04sort\x18\x05 \x01(\tB\x1b\xaa\xb5\x18\x06newest\xaa\xb5\x18\x05pulls\xaa\xb5\x18\x04nameR\x04sort\x12\x16\n" +
 	"\x03max\x18\x06 \x01(\x05B\x04\xa0\xb5\x18dR\x03max\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\a \x01(\tR\tpageToken\"\x92\x01\n" +
+	"page_token\x18\a \x01(\tR\tpageToken\x12!\n" +
+	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\"\x92\x01\n" +
 	"\x13ListCatalogResponse\x12:\n" +
 	"\x06images\x18\x01 \x03(\v2\".slipway.container.v1.CatalogImageR\x06images\x12+\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01B\x12\n" +
-	"\x10_next_page_token\"\x86\b\n" +
+	"\x10_next_page_token\"\xce\b\n" +
 	"\fCatalogImage\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tH\x01R\x04name\x88\x01\x01\x12\x15\n" +
@@ -1058,7 +1079,8 @@ const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"\n" +
 	"base_image\x18\x13 \x01(\tH\fR\tbaseImage\x88\x01\x01\x12?\n" +
 	"\rdeletion_time\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\fdeletionTime\x12,\n" +
-	"\x0fdeletion_reason\x18\x15 \x01(\tH\rR\x0edeletionReason\x88\x01\x01B\x05\n" +
+	"\x0fdeletion_reason\x18\x15 \x01(\tH\rR\x0edeletionReason\x88\x01\x01\x122\n" +
+	"\x0forganization_id\x18\x16 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\x0eorganizationId\x88\x01\x01B\x05\n" +
 	"\x03_idB\a\n" +
 	"\x05_nameB\x06\n" +
 	"\x04_tagB\x0f\n" +
@@ -1073,7 +1095,8 @@ const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"_last_pullB\x10\n" +
 	"\x0e_package_countB\r\n" +
 	"\v_base_imageB\x12\n" +
-	"\x10_deletion_reason\"\xdb\x01\n" +
+	"\x10_deletion_reasonB\x12\n" +
+	"\x10_organization_id\"\xdb\x01\n" +
 	"\x0eCatalogPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x1d\n" +
@@ -1094,7 +1117,7 @@ const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"\x05_dateB\b\n" +
 	"\x06_pulls\"2\n" +
 	"\x16GetCatalogImageRequest\x12\x18\n" +
-	"\x02id\x18\x01 \x01(\tB\b\xe2A\x01\x02\x90\xb5\x18\x10R\x02id\"S\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xe2A\x01\x02\x90\xb5\x18\x1eR\x02id\"S\n" +
 	"\x17GetCatalogImageResponse\x128\n" +
 	"\x05image\x18\x01 \x01(\v2\".slipway.container.v1.CatalogImageR\x05image\"?\n" +
 	"\x15GetCatalogLockRequest\x12\x0e\n" +
@@ -1108,7 +1131,7 @@ const file_slipway_container_v1_catalog_proto_rawDesc = "" +
 	"\x13GetCitationResponse\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\"T\n" +
 	"\x19DeleteCatalogImageRequest\x12\x18\n" +
-	"\x02id\x18\x01 \x01(\tB\b\xe2A\x01\x02\x90\xb5\x18\x10R\x02id\x12\x1d\n" +
+	"\x02id\x18\x01 \x01(\tB\b\xe2A\x01\x02\x90\xb5\x18\x1eR\x02id\x12\x1d\n" +
 	"\x06reason\x18\x02 \x01(\tB\x05\x90\xb5\x18\xf4\x03R\x06reason\"\x1c\n" +
 	"\x1aDeleteCatalogImageResponse\"\xa5\x01\n" +
 	"\x18CountCatalogPullsRequest\x12O\n" +

@@ -121,7 +121,10 @@ type ContainerRequest struct {
 	// Whether to keep the image for ever under a public name, and to list it in the catalog. Only for
 	// Conda packages of public channels that are installed without build steps, and without additions.
 	// The same packages have the same name for all callers.
-	Keep          bool `protobuf:"varint,38,opt,name=keep,proto3" json:"keep,omitempty"`
+	Keep bool `protobuf:"varint,38,opt,name=keep,proto3" json:"keep,omitempty"`
+	// Only with keep: "public" (the default), or "organization": the image is listed for the members of the
+	// organisation of the workspace only, and its name contains a secret of theirs.
+	KeepScope     string `protobuf:"bytes,39,opt,name=keep_scope,json=keepScope,proto3" json:"keep_scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +416,13 @@ func (x *ContainerRequest) GetKeep() bool {
 		return x.Keep
 	}
 	return false
+}
+
+func (x *ContainerRequest) GetKeepScope() string {
+	if x != nil {
+		return x.KeepScope
+	}
+	return ""
 }
 
 // Compression is the compression of the built layers.
@@ -1107,7 +1117,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xb5\x10\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xf0\x10\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12-\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\rcontainerFile\x12P\n" +
@@ -1151,7 +1161,9 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\amin_age\x18# \x01(\tB\x04\x90\xb5\x18 R\x06minAge\x12*\n" +
 	"\x0emin_age_except\x18$ \x03(\tB\x04\xb8\xb5\x18dR\fminAgeExcept\x12\x14\n" +
 	"\x05mount\x18% \x01(\bR\x05mount\x12\x12\n" +
-	"\x04keep\x18& \x01(\bR\x04keep:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
+	"\x04keep\x18& \x01(\bR\x04keep\x129\n" +
+	"\n" +
+	"keep_scope\x18' \x01(\tB\x1a\xaa\xb5\x18\x06public\xaa\xb5\x18\forganizationR\tkeepScope:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
 	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\x8f\x01\n" +
 	"\vCompression\x12?\n" +

@@ -22,20 +22,26 @@ const path = "/v1alpha1/catalog"
 // Command returns `slipway catalog`.
 func Command(s *session.Settings) *cobra.Command {
 	var most int
+	var own bool
 	var from, of, license, sort string
 	cmd := &cobra.Command{
 		Use:   "catalog [WORD]...",
 		Short: "List the images that were kept",
-		Long: `List the images that were kept with --keep: their names are public and do not
-expire. Each WORD is the beginning of the name of a requested package, or of the
-image. Without a WORD, all images are listed.`,
-		Example: "  slipway catalog samtools\n  slipway catalog --package htslib=1.20 --sort pulls\n  slipway catalog cite 3f9a0c12ab34cd56 --format cff > CITATION.cff",
+		Long: `List the images that were kept with --keep: their names do not expire, and are
+public. Each WORD is the beginning of the name of a requested package, or of the
+image. Without a WORD, all images are listed.
+
+Images that were kept with --keep=organization are listed with --organization, for
+the organisation of --workspace. Their names are secrets of its members.`,
+		Example: "  slipway catalog samtools\n  slipway catalog --package htslib=1.20 --sort pulls\n  slipway catalog --organization --workspace lab/rnaseq\n  slipway catalog cite 3f9a0c12ab34cd56 --format cff > CITATION.cff",
 		Args:    cobra.ArbitraryArgs, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&of, "package", "", "Only images with this package, as NAME or NAME=VERSION.")
 	flags.StringVar(&license, "license", "", "Only images with a requested package whose licence contains this text.")
 	flags.StringVar(&sort, "sort", "", "The order: newest (the default), pulls (most pulled first) or name.")
+	flags.BoolVar(&own, "organization", false, "List the images of the organisation of --workspace instead of the public ones.")
+	workspace := session.WorkspaceFlag(cmd, s, "whose organisation's images --organization lists")
 	flags.IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
 	flags.StringVar(&from, "page", "", "The continuation token that the previous page ended with.")
 	for _, free := range []string{"package", "license", "max", "page"} {
@@ -55,6 +61,16 @@ image. Without a WORD, all images are listed.`,
 		}
 		if most != 0 {
 			query.Set("max", strconv.Itoa(most))
+		}
+		if own {
+			id, err := c.Workspace(cmd.Context(), *workspace)
+			switch {
+			case err != nil:
+				return err
+			case id == 0:
+				return usage.Errorf("--organization needs --workspace, a workspace of the organisation; slipway workspaces lists yours")
+			}
+			query.Set("workspaceId", strconv.FormatInt(id, 10))
 		}
 		var res containerv1.ListCatalogResponse
 		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: path, Query: query, Signed: true}, &res)
@@ -91,7 +107,7 @@ func table(r *containerv1.ListCatalogResponse, wide bool) output.Table {
 }
 
 // inName finds the id in the name of a kept image.
-var inName = regexp.MustCompile(`(?:^|/)(?:c/)?([0-9a-f]{16})(?:/|$)`)
+var inName = regexp.MustCompile(`(?:^|/)(?:c/)?([0-9a-f]{16}|org-[a-z2-7]{26})(?:/|$)`)
 
 // cite returns `slipway catalog cite`.
 func cite(s *session.Settings) *cobra.Command {

@@ -21,7 +21,7 @@ import (
 type frozenFlags struct {
 	freeze     string
 	soci       bool
-	keep       bool
+	keep       string // "", "public" or "organization"
 	sif, await bool
 	progress   string // "auto", "plain" or "tty"
 }
@@ -35,7 +35,9 @@ func (f *frozenFlags) add(cmd *cobra.Command) {
 func (f *frozenFlags) addFreeze(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	usage.CompleteFlag(cmd, "freeze")
-	cmd.Flags().BoolVar(&f.keep, "keep", false, "Give an image of Conda packages a public name that does not expire. Everyone can see its packages.")
+	cmd.Flags().StringVar(&f.keep, "keep", "", "Give an image of Conda packages a name that does not expire: `public`, so that everyone can see its packages; or --keep=organization, for the members of the organisation of --workspace.")
+	cmd.Flags().Lookup("keep").NoOptDefVal = "public"
+	usage.CompleteFlag(cmd, "keep", "public", "organization")
 	cmd.Flags().BoolVar(&f.soci, "soci", false, "Add a SOCI index to an image that is built or frozen, so that engines with the SOCI snapshotter start it before it is downloaded.")
 }
 
@@ -69,10 +71,15 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	if f.sif && f.soci {
 		return usage.Errorf("--sif and --soci exclude each other: a Singularity image is one file")
 	}
-	if f.keep && f.freeze != "" {
+	if f.keep != "" && f.keep != "public" && f.keep != "organization" {
+		return usage.Errorf("--keep must be public or organization, not %q", f.keep)
+	}
+	if f.keep != "" && f.freeze != "" {
 		return usage.Errorf("--keep and --freeze exclude each other: the server stores kept images in its own repository")
 	}
-	req.Keep = f.keep
+	if req.Keep = f.keep != ""; f.keep == "organization" {
+		req.KeepScope = f.keep
+	}
 	if req.Soci = f.soci; f.sif {
 		req.Format = "sif"
 	}

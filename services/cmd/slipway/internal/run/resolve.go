@@ -351,7 +351,7 @@ func (f *flags) submit(cmd *cobra.Command, s *session.Settings, req *containerv1
 }
 
 // issuedName matches names that a server issued: with a token, or of a kept image.
-var issuedName = regexp.MustCompile(`/(wt/[a-z2-7]{26}|c/[0-9a-f]{16})/`)
+var issuedName = regexp.MustCompile(`/(wt/[a-z2-7]{26}|c/([0-9a-f]{16}|org-[a-z2-7]{26}))/`)
 
 // isIssued reports whether a server issued the name of an image.
 func isIssued(name string) bool { return issuedName.MatchString(name) }
