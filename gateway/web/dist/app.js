@@ -1,1 +1,1 @@
-import"./chunk-PYH6XOMQ.js";
+import"./chunk-Z3MSLB5G.js";

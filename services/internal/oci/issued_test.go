@@ -16,6 +16,7 @@ func TestParseIssued(t *testing.T) {
 	for repository, want := range map[string]oci.IssuedName{
 		"wt/abc/library/ubuntu": {Token: "abc", Name: "library/ubuntu"}, "wt/abc/x": {Token: "abc", Name: "x"},
 		"c/0123456789abcdef/samtools": {Token: "0123456789abcdef", Name: "samtools"}, "c/abc/x": {}, "wt/0123456789abcdef/x": {}, "c/0123456789ABCDEF/x": {},
+		"c/org-abcdefghijklmnopqrstuvwxyz/x": {Token: "org-abcdefghijklmnopqrstuvwxyz", Name: "x"}, "c/org-abc/x": {}, "wt/org-abcdefghijklmnopqrstuvwxyz/x": {}, "c/org-0123456789abcdefghijklmnop/x": {},
 		"c/0123456789abcdef": {}, "c/0123456789abcdef/": {},
 		"wt/abc": {}, "wt/abc/": {}, "wt//x": {}, "wt/": {}, "": {}, "library/wt/abc/x": {}, "wtf/abc/x": {},
 	} {

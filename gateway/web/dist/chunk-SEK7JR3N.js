@@ -1,0 +1,18 @@
+import{b as k,c as b,d as x}from"./chunk-HSUYJYYL.js";import{a as g,b as N,c as v,d as R}from"./chunk-HKLBNU5M.js";import{C as w,a as r,c as f,e as m,h as $,q as u,s as h}from"./chunk-Z3MSLB5G.js";var E=[["succeeded","succeeded"],["cached","cached"],["running","running"],["submitted","submitted"],["pending","pending"],["ignored","failed, ignored"],["aborted","aborted"],["failed","failed"]],I=e=>E.reduce((t,[o])=>t+(e[o]??0),0);function y({load:e,small:t}){let o=I(e),s=E.filter(([n])=>e[n]),p=s.map(([n,i])=>`${e[n].toLocaleString()} ${i}`).join(", "),d=0;return o?r`<svg class=${t?"tally thin":"tally"} viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label=${`Tasks: ${p}`}>
+      ${s.map(([n])=>{let i=100*e[n]/o,c=d;return d+=i,r`<rect key=${n} class=${n} x=${c} y="0" width=${i} height="4" />`})}</svg>
+    ${!t&&r`<ul class="legend">${s.map(([n,i])=>r`<li key=${n}><svg class="dot" viewBox="0 0 1 1" aria-hidden="true"><rect class=${n} width="1" height="1" /></svg>
+      ${e[n].toLocaleString()} ${i}</li>`)}</ul>`}`:t?null:r`<p class="note">No task yet.</p>`}var S=25,T={SUBMITTED:["running","Starting"],RUNNING:["running","Running"],SUCCEEDED:["good","Succeeded"],FAILED:["bad","Failed"],CANCELLED:["","Cancelled"],UNKNOWN:["","Not reporting"]},U=e=>e==="SUBMITTED"||e==="RUNNING"||e==="UNKNOWN";function C({status:e}){let[t,o]=T[e]??["",e];return r`<span class=${`state ${t}`}>${o}</span>`}function D(e){if(e.duration)return e.duration/1e3;let t=Date.parse(e.start??e.submit),o=e.complete?Date.parse(e.complete):U(e.status)?Date.now():NaN;return o>=t?(o-t)/1e3:void 0}function L({workflow:e,orgName:t,workspaceName:o}){let s=o?`orgs/${encodeURIComponent(t??"")}/workspaces/${encodeURIComponent(o)}`:`user/${encodeURIComponent(w.peek()?.userName??"")}`;return new URL(`${s}/watch/${encodeURIComponent(e.id)}`,u).href}function O({item:e}){let{workflow:t,progress:o}=e,s=D(t);return r`<li><div class="what"><a href=${L(e)}>${t.runName||t.id}</a>
+      <p class="note">${[t.projectName,t.userName,m(t.submit),s!==void 0&&f(s)].filter(Boolean).join(" · ")}</p>
+      ${o&&r`<${y} load=${o.workflowProgress} small />`}</div>
+    <${C} status=${t.status} /></li>`}function z(){let[e,t]=b(),[o,s]=$(0),[p,d]=$(""),[n,i]=$(""),c=g(a=>h("GET",`api/workflow?attributes=progress&max=${S}&offset=${o}&search=${encodeURIComponent(n)}${k(e,"&")}`,{signal:a}),[e,o,n]),l=c.value?.workflows??[];return N(c.again,l.some(a=>U(a.workflow.status))?5e3:0),r`<h1>Runs</h1>
+    <${x} id=${e} choose=${a=>{t(a),s(0)}} />
+    ${(l.length>0||n)&&r`<form class="look" role="search" onSubmit=${a=>{a.preventDefault(),s(0),i(p.trim())}}><label for="find">Find</label><div class="line"><input id="find" type="search" autocapitalize="none" autocomplete="off" spellcheck=${!1} placeholder="rnaseq status:FAILED after:2026-01-31"
+        value=${p} onInput=${a=>d(a.currentTarget.value)} /><button class="button second">Find</button></div></form>`}
+    <${v} of=${c} what="The runs" />
+    ${c.value&&!l.length&&(n?r`<p class="empty">No run matches.</p>`:r`<p class="empty">No runs here yet. Nextflow reports them with <code>-with-tower</code>, to the address <code>${new URL("api",u).href}</code> and with <a href=${new URL("view/tokens",u).href}>one of your access tokens</a>:</p>
+        <pre class="source" tabindex="0" aria-label="How Nextflow reports runs">${`export TOWER_ACCESS_TOKEN=…${e?`
+export TOWER_WORKSPACE_ID=${e}`:""}
+export TOWER_API_ENDPOINT=${new URL("api",u).href}
+nextflow run hello -with-tower`}</pre>`)}
+    ${l.length>0&&r`<ul class="rows">${l.map(a=>r`<${O} key=${a.workflow.id} item=${a} />`)}</ul>
+      <${R} what="runs" offset=${o} most=${S} total=${c.value.totalSize??0} go=${s} />`}`}export{I as a,y as b,U as c,C as d,D as e,z as f};

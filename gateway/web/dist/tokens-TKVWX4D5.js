@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-5G23C2L5.js";import"./chunk-U7PCAXQA.js";import"./chunk-5HNCFG4J.js";import"./chunk-DCPPEBYN.js";import"./chunk-PYH6XOMQ.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
