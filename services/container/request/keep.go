@@ -22,16 +22,9 @@ const (
 // rejected when the packages are read.
 func (p Parsed) checkKeep() error {
 	r := p.Raw
-	switch r.GetKeepScope() {
-	case "", KeepPublic:
-	case KeepOrganization:
-		if r.GetDryRun() {
-			return fault.Invalid.Newf("keepScope organization and dryRun exclude each other: the name of the image is made when it is kept")
-		}
-	default:
-		return fault.Invalid.Newf("keepScope must be public or organization, not %q", fault.Quote(r.GetKeepScope()))
-	}
 	switch config := r.GetContainerConfig(); {
+	case r.GetKeepScope() == KeepOrganization && r.GetDryRun():
+		return fault.Invalid.Newf("keepScope organization and dryRun exclude each other: the name of the image is made when it is kept")
 	case r.GetContainerFile() != "" || isEmptyPackages(r.GetPackages()) && r.GetCondaFile() == "":
 		return fault.Invalid.Newf("keep is for Conda packages: request packages or condaFile, or leave it out")
 	case len(p.Includes) > 0 || len(config.GetLayers()) > 0 || !isEmptyConfig(config):

@@ -63,10 +63,13 @@ func (p Parsed) CheckContent(deprecated bool) error {
 			return err
 		}
 	}
-	if p.Raw.GetKeep() {
+	switch {
+	case p.Raw.GetKeep():
 		if err := p.checkKeep(); err != nil {
 			return err
 		}
+	case p.Raw.GetKeepScope() != "":
+		return fault.Invalid.Newf("keepScope needs keep: it says for whom an image is kept")
 	}
 	if p.Raw.GetMirror() {
 		return p.checkMirror()

@@ -80,6 +80,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		Mount:             p.Raw.GetMount(),
 		Soci:              p.Raw.GetSoci(),
 		Keep:              p.Raw.GetKeep(),
+		KeepScope:         p.Raw.GetKeepScope(),
 		BuildRepository:   p.Raw.GetBuildRepository(),
 		CacheRepository:   p.Raw.GetCacheRepository(),
 		NameStrategy:      p.Raw.GetNameStrategy(),

@@ -70,6 +70,7 @@ func closedSets(r *containerv1.ContainerRequest) []closedSet {
 		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
 		{"buildTemplate", r.GetBuildTemplate(), buildTemplates()},
 		{"packages.cranFallback", r.GetPackages().GetCranFallback(), []string{conda.FallbackSource}},
+		{"keepScope", r.GetKeepScope(), []string{KeepPublic, KeepOrganization}},
 		{"scanMode", r.GetScanMode(), []string{"none", scanAsync, ScanRequired}},
 		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz, modeChunked}},
 	}
