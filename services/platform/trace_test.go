@@ -92,7 +92,7 @@ func TestReplay(t *testing.T) {
 			tasks(1, 50, "COMPLETED", usage), // some end
 			tasks(1, 100, "SUBMITTED", ""),   // late
 			tasks(1, 50, "COMPLETED", usage), tasks(51, 1, "FAILED", `,"errorAction":"RETRY","exit":"137"`+usage[9:]),
-			tasks(52, 1, "FAILED", `,"errorAction":"IGNORE","exit":2147483647`), tasks(53, 1, "ABORTED", ""), tasks(54, 1, "CACHED", ""),
+			tasks(52, 1, "FAILED", `,"errorAction":"IGNORE","exit":2147483647,"complete":"2026-01-31T12:00:12Z"`), tasks(53, 1, "ABORTED", ""), tasks(54, 1, "CACHED", ""),
 			tasks(1, 50, "FAILED", ""), // a final state does not change
 			`{"tasks":[{"taskId":"55","status":"RUNNING","process":"A"},{"taskId":null},7,{"status":"RUNNING"}],"progress":"none"}`,
 			`{"tasks":"none","unknown":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
@@ -153,6 +153,48 @@ func (r *reporter) checkTasks() {
 	}
 	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "1; DROP TABLE platform_tasks"})
 	wantError(t, "an injection", err, fault.Invalid)
+	r.checkOutcomes()
+}
+
+// checkOutcomes lists the tasks by their outcome and in some statuses.
+func (r *reporter) checkOutcomes() {
+	t := r.t
+	list := func(status, sortBy, search string) (statuses []string, total int32) {
+		t.Helper()
+		resp := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{
+			WorkspaceId: &r.ws, WorkflowId: r.id, Max: new(int32(1000)), Status: status, SortBy: sortBy, Search: search,
+		}))(t)
+		for _, item := range resp.GetTasks() {
+			status, _ := members(t, item.GetDocument())["status"].(string)
+			statuses = append(statuses, status)
+		}
+		return statuses, resp.GetTotal()
+	}
+	all, total := list("", "outcome", "")
+	if got, want := slices.Compact(all), []string{"FAILED", "ABORTED", "RUNNING", "SUBMITTED", "NEW", "COMPLETED", "CACHED"}; !slices.Equal(got, want) || total != 201 {
+		t.Errorf("%d tasks by outcome are %q, want %q", total, got, want)
+	}
+	some, total := list("CACHED,FAILED,CACHED", "outcome", "")
+	if want := []string{"FAILED", "FAILED", "CACHED"}; !slices.Equal(some, want) || total != 3 {
+		t.Errorf("%d failed and cached tasks are %q, want %q", total, some, want)
+	}
+	if found, total := list("FAILED", "", "sämple 52"); total != 1 || len(found) != 1 {
+		t.Errorf("the failed task 52 is found %d times: %q", total, found)
+	}
+	latest := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "outcome", Max: new(int32(1))}))(t)
+	if got := members(t, latest.GetTasks()[0].GetDocument())["taskId"]; got != 52.0 {
+		t.Errorf("the first task by outcome is %v, not the last one that failed", got)
+	}
+	of := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Process: "B", Status: "COMPLETED"}))(t)
+	if of.GetTotal() != 25 {
+		t.Errorf("process B has %d completed tasks", of.GetTotal())
+	}
+	for _, bad := range []string{"failed", "FAILED,", "' OR 1=1 --", strings.Repeat("NEW,", 100_000)} {
+		_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Status: bad})
+		wantError(t, bad[:min(len(bad), 20)], err, fault.Invalid)
+	}
+	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Process: strings.Repeat("x", 10_000)})
+	wantError(t, "a long name of a process", err, fault.Invalid)
 }
 
 func (r *reporter) checkEnd() {

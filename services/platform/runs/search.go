@@ -26,6 +26,14 @@ func (f *filter) and(condition string, value any) {
 	f.conditions = append(f.conditions, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(f.args))))
 }
 
+// in adds a condition that a column has one of the values, of which there must be at least one.
+func (f *filter) in(column string, values []string) {
+	f.conditions = append(f.conditions, column+" IN "+sqldb.Placeholders(len(f.args)+1, 1, len(values)))
+	for _, v := range values {
+		f.args = append(f.args, v)
+	}
+}
+
 // query returns a query with the conditions. paged adds parameters for limit and offset.
 func (f *filter) query(head, order string, paged bool) string {
 	q := head + " WHERE " + strings.Join(f.conditions, " AND ") + order

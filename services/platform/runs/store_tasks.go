@@ -119,11 +119,23 @@ func (s store) task(ctx context.Context, workflowID string, id int64) (t task, e
 	return t, s.db.NotFound("task", err)
 }
 
+// A taskFilter selects tasks of a run.
+type taskFilter struct {
+	statuses []string // any if empty
+	process  string   // any if empty
+}
+
 // tasks returns a page of a run's tasks and their total number. order is an ORDER BY clause with
 // a column of taskOrders.
-func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page) ([]task, int, error) {
+func (s store) tasks(ctx context.Context, workflowID string, of taskFilter, order string, p sqldb.Page) ([]task, int, error) {
 	var f filter
 	f.and("workflow_id = ?", workflowID)
+	if len(of.statuses) > 0 {
+		f.in("status", of.statuses)
+	}
+	if of.process != "" {
+		f.and("process = ?", of.process)
+	}
 	if p.Like != sqldb.Like("") { // without a search, the count reads the index only
 		f.and(`search LIKE ? ESCAPE '\'`, p.Like)
 	}
@@ -138,10 +150,13 @@ func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page
 	}.Page(ctx, s.db, p, f.args...)
 }
 
-// taskOrders returns the columns that tasks can be sorted by, by the name in a request.
+// taskOrders returns the columns and expressions that tasks can be sorted by, by the name in a
+// request.
 func taskOrders() map[string]string {
 	return map[string]string{
-		"": "task_id", "taskId": "task_id", "name": "name", "process": "process", "status": "status",
+		// Failed tasks are first, the latest of them before the others.
+		"outcome": "CASE status WHEN 'FAILED' THEN -completed_at WHEN 'ABORTED' THEN 1 WHEN 'RUNNING' THEN 2 WHEN 'SUBMITTED' THEN 3 WHEN 'NEW' THEN 4 WHEN 'COMPLETED' THEN 5 ELSE 6 END",
+		"":        "task_id", "taskId": "task_id", "name": "name", "process": "process", "status": "status",
 		"submit": "submitted_at", "start": "started_at", "complete": "completed_at",
 	}
 }

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -20,13 +21,20 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	column, known := taskOrders()[req.GetSortBy()]
 	direction := strings.ToLower(req.GetSortDir())
 	if !known || direction != "" && direction != "asc" && direction != "desc" {
-		return nil, fault.Invalid.Newf("sortBy must be taskId, name, process, status, submit, start or complete, and sortDir asc or desc")
+		return nil, fault.Invalid.Newf("sortBy must be taskId, name, process, status, submit, start, complete or outcome, and sortDir asc or desc")
+	}
+	statuses, err := parseStatuses(req.GetStatus())
+	if err != nil {
+		return nil, err
+	}
+	if err := api.CheckLength("process", req.GetProcess(), maxColumnString); err != nil {
+		return nil, err
 	}
 	p, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.tasks(ctx, w.id, " ORDER BY "+column+" "+direction+", task_id", p)
+	list, total, err := s.store.tasks(ctx, w.id, taskFilter{statuses, req.GetProcess()}, " ORDER BY "+column+" "+direction+", task_id", p)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tasks of run %s: %w", w.id, err)
 	}
@@ -35,6 +43,23 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.toProto()})
 	}
 	return resp, nil
+}
+
+// parseStatuses parses the statuses of tasks, separated by commas. Each is returned once; there are none in "".
+func parseStatuses(text string) ([]string, error) {
+	var statuses []string
+	if text == "" {
+		return nil, nil
+	}
+	for status := range strings.SplitSeq(text, ",") {
+		if rank(status) < 0 {
+			return nil, fault.Invalid.Newf("status must be NEW, SUBMITTED, RUNNING, COMPLETED, FAILED, ABORTED or CACHED, or several of them separated by commas")
+		}
+		if !slices.Contains(statuses, status) {
+			statuses = append(statuses, status)
+		}
+	}
+	return statuses, nil
 }
 
 // DescribeTask returns a task of a run.

@@ -1870,15 +1870,21 @@ type ListTasksRequest struct {
 	Offset *int32 `protobuf:"varint,4,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name, process, hash or status.
 	Search string `protobuf:"bytes,5,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: taskId (the default), name, process, status, submit, start
-	// or complete.
+	// Query parameter: taskId (the default), name, process, status, submit, start,
+	// complete or outcome: failed tasks first, the latest of them before the others, then
+	// aborted, running, submitted, pending, completed and cached ones.
 	SortBy string `protobuf:"bytes,6,opt,name=sort_by,json=sortBy,proto3" json:"sort_by,omitempty"`
 	// Query parameter: asc (the default) or desc.
 	SortDir string `protobuf:"bytes,7,opt,name=sort_dir,json=sortDir,proto3" json:"sort_dir,omitempty"`
 	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,8,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// Query parameter: page size; replaces max.
-	PageSize      *int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	PageSize *int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Query parameter: the states of the tasks, separated by commas: NEW, SUBMITTED,
+	// RUNNING, COMPLETED, FAILED, ABORTED or CACHED; all without it.
+	Status string `protobuf:"bytes,10,opt,name=status,proto3" json:"status,omitempty"`
+	// Query parameter: the full name of a process, whose tasks are selected.
+	Process       string `protobuf:"bytes,11,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1974,6 +1980,20 @@ func (x *ListTasksRequest) GetPageSize() int32 {
 		return *x.PageSize
 	}
 	return 0
+}
+
+func (x *ListTasksRequest) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ListTasksRequest) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
 }
 
 // ListTasksResponse is a page of tasks.
@@ -2399,18 +2419,21 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x19GetWorkflowLaunchResponse\x127\n" +
 	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launchJ\x04\b\x01\x10\x02R\x06launch\"M\n" +
 	"\bTaskItem\x125\n" +
-	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xaa\x03\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xe7\x03\n" +
 	"\x10ListTasksRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
 	"\x03max\x18\x03 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
 	"\x06offset\x18\x04 \x01(\x05H\x02R\x06offset\x88\x01\x01\x12\x16\n" +
-	"\x06search\x18\x05 \x01(\tR\x06search\x12_\n" +
-	"\asort_by\x18\x06 \x01(\tBF\xaa\xb5\x18\x06taskId\xaa\xb5\x18\x04name\xaa\xb5\x18\aprocess\xaa\xb5\x18\x06status\xaa\xb5\x18\x06submit\xaa\xb5\x18\x05start\xaa\xb5\x18\bcompleteR\x06sortBy\x12*\n" +
+	"\x06search\x18\x05 \x01(\tR\x06search\x12j\n" +
+	"\asort_by\x18\x06 \x01(\tBQ\xaa\xb5\x18\x06taskId\xaa\xb5\x18\x04name\xaa\xb5\x18\aprocess\xaa\xb5\x18\x06status\xaa\xb5\x18\x06submit\xaa\xb5\x18\x05start\xaa\xb5\x18\bcomplete\xaa\xb5\x18\aoutcomeR\x06sortBy\x12*\n" +
 	"\bsort_dir\x18\a \x01(\tB\x0f\xaa\xb5\x18\x03asc\xaa\xb5\x18\x04descR\asortDir\x12\x17\n" +
 	"\x04page\x18\b \x01(\x05H\x03R\x04page\x88\x01\x01\x12 \n" +
-	"\tpage_size\x18\t \x01(\x05H\x04R\bpageSize\x88\x01\x01B\x0f\n" +
+	"\tpage_size\x18\t \x01(\x05H\x04R\bpageSize\x88\x01\x01\x12\x16\n" +
+	"\x06status\x18\n" +
+	" \x01(\tR\x06status\x12\x18\n" +
+	"\aprocess\x18\v \x01(\tR\aprocessB\x0f\n" +
 	"\r_workspace_idB\x06\n" +
 	"\x04_maxB\t\n" +
 	"\a_offsetB\a\n" +
