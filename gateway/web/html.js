@@ -52,3 +52,8 @@ export function ago(iso) {
 export function count(n, one) {
   return `${n.toLocaleString()} ${one}${n === 1 ? "" : "s"}`;
 }
+
+/** A name that breaks between its words, e.g. after "_", rather than in them. @param {string} name */
+export function breakable(name) {
+  return name.split(/(?<=[_:./-])/).map((word) => html`${word}<wbr />`);
+}

@@ -7,7 +7,7 @@ import { within } from "./space.js";
 
 /**
  * @typedef {{taskId: number, name: string, process: string, tag?: string, hash?: string, status: string, submit?: string, start?: string, complete?: string,
- *   duration?: number, realtime?: number, pcpu?: number, cpus?: number, memory?: number, peakRss?: number, exit?: number | null, attempt?: number, script?: string,
+ *   duration?: number, realtime?: number, pcpu?: number, cpus?: number, memory?: number, peakRss?: number, exit?: number | null, attempt?: number, script?: string, errorAction?: string, errorMessage?: string,
  *   workdir?: string, container?: string, executor?: string, hostname?: string, queue?: string, readBytes?: number, writeBytes?: number}} Task
  * @typedef {import("./plot.js").Spread} Spread
  */
@@ -76,6 +76,9 @@ function until(n) {
   return [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].find((s) => s >= n) ?? ceiling(n / 86400) * 86400;
 }
 
+/** The number of intervals of an axis of seconds, so that each is a usual length. @param {number} top */
+const timeParts = (top) => [4, 5, 3].find((n) => until(top / n) === top / n) ?? 4;
+
 /** Rounds bytes up to the end of an axis, in whole binary units. @param {number} n */
 function bytesEnd(n) {
   const unit = n < 2 ** 30 ? 2 ** 20 : 2 ** 30;
@@ -91,8 +94,8 @@ function clock(at, points) {
 const whole = (/** @type {number} */ n) => n.toLocaleString();
 const cores = (/** @type {number} */ n) => `${n.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${n === 1 ? "core" : "cores"}`;
 
-/** @param {{id: string, space: number, live: boolean, count: number}} props count is the number of tasks */
-export function Resources({ id, space, live, count }) {
+/** @param {{id: string, space: number, live: boolean, count: number, names: Map<string, string>}} props count is the number of tasks; names are the short names of the processes */
+export function Resources({ id, space, live, count, names }) {
   const got = useLoad((signal) => all(id, space, signal), [id, space, live]);
   useAgain(got.again, live ? 15000 : 0);
   const tasks = got.value ?? [];
@@ -103,10 +106,10 @@ export function Resources({ id, space, live, count }) {
     <${Waiting} of=${got} what="The resources of the tasks" />
     ${got.value && !ended.length && html`<p class="empty">Shown when the first tasks have ended.</p>`}
     ${tasks.length < count && got.value && html`<p class="note">Drawn from the first ${whole(tasks.length)} of ${whole(count)} tasks.</p>`}
-    <${Course} title="Tasks at a time" note="from their start and end times" points=${points} say=${whole} when=${(/** @type {number} */ at) => clock(at, points)} />
-    ${ended.length > 0 && html`<p class="key note" aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none"><line class="range" x1="5" x2="80" y1="5" y2="5" /><line class="half" x1="25" x2="55" y1="5" y2="5" />
-        <line class="median" x1="38" x2="38" y1="1" y2="9" /><line class="asked" x1="95" x2="95" y1="0" y2="10" /></svg> range, middle half, median, and requested amount</p>
-      <${Spreads} title="Time" note="that tasks ran" rows=${spread(ended, (t) => t.realtime && t.realtime / 1000)} say=${duration} end=${until} />
-      <${Spreads} title="Processors" note="that tasks kept busy" rows=${spread(ended, (t) => t.pcpu === undefined || t.pcpu === null ? undefined : t.pcpu / 100, (t) => t.cpus)} say=${cores} />
-      <${Spreads} title="Memory" note="peak usage of the processes" rows=${spread(ended, (t) => t.peakRss || undefined, (t) => t.memory)} say=${memory} end=${bytesEnd} />`}</section>`;
+    ${got.value && html`<${Course} title="Tasks at a time" note="from their start and end times" points=${points} say=${whole} when=${(/** @type {number} */ at) => clock(at, points)} />`}
+    ${ended.length > 0 && html`<p class="key note" aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none"><line class="range" x1="5" x2="80" y1="5" y2="5" /><rect class="half" x="25" width="30" y="1" height="8" />
+        <line class="median" x1="38" x2="38" y1="1" y2="9" /><line class="asked" x1="95" x2="95" y1="0" y2="10" /></svg> range, middle half, median, and the requested amount</p>
+      <${Spreads} title="Time" note="that tasks ran" rows=${spread(ended, (t) => t.realtime && t.realtime / 1000)} names=${names} say=${duration} end=${until} parts=${timeParts} />
+      <${Spreads} title="Processors" note="that tasks kept busy" rows=${spread(ended, (t) => t.pcpu === undefined || t.pcpu === null ? undefined : t.pcpu / 100, (t) => t.cpus)} names=${names} say=${cores} />
+      <${Spreads} title="Memory" note="peak usage of the processes" rows=${spread(ended, (t) => t.peakRss || undefined, (t) => t.memory)} names=${names} say=${memory} end=${bytesEnd} />`}</section>`;
 }

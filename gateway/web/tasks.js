@@ -1,68 +1,76 @@
-// The tasks of a run, page by page.
-import { useState } from "preact/hooks";
+// The tasks of a run, page by page. The filters are in the address.
+import { useEffect, useState } from "preact/hooks";
 import { call } from "./api.js";
-import { duration, html, memory, moment, size } from "./html.js";
+import { breakable, duration, html } from "./html.js";
 import { Pager, useAgain, useLoad, Waiting } from "./load.js";
+import { Pills } from "./pills.js";
+import { offsetOf } from "./query.js";
 import { within } from "./space.js";
+import { Details, stateOf } from "./task.js";
 
 const most = 50;
 
 /** @typedef {import("./resources.js").Task} Task */
+/** @typedef {import("./tally.js").Load} Load */
 
 /** @type {[by: string, title: string][]} */
-const orders = [["taskId", "number"], ["name", "name"], ["status", "state"], ["submit", "submitted"], ["start", "begun"], ["complete", "ended"]];
+const orders = [["outcome", "failed first"], ["taskId", "by number"], ["name", "by name"], ["submit", "by time submitted"], ["start", "by time begun"], ["complete", "by time ended"]];
 
-/** @type {Record<string, [kind: string, title: string]>} */
-const states = {
-  NEW: ["", "Pending"], SUBMITTED: ["", "Submitted"], RUNNING: ["running", "Running"], COMPLETED: ["good", "Succeeded"], CACHED: ["good", "Cached"], FAILED: ["bad", "Failed"], ABORTED: ["", "Aborted"],
-};
+/** @type {[value: string, title: string, statuses: string, fields: string[], always: boolean][]} */
+const filters = [
+  ["", "All", "", ["pending", "submitted", "running", "succeeded", "cached", "ignored", "aborted", "failed"], true], ["failed", "Failed", "FAILED", ["failed", "ignored"], true],
+  ["running", "Running", "RUNNING", ["running"], true], ["waiting", "Waiting", "NEW,SUBMITTED", ["pending", "submitted"], false], ["succeeded", "Succeeded", "COMPLETED", ["succeeded"], true],
+  ["cached", "Cached", "CACHED", ["cached"], true], ["aborted", "Aborted", "ABORTED", ["aborted"], false],
+];
 
-/** @param {{task: Task}} props */
-function Details({ task: t }) {
-  const rows = [
-    ["Submitted", t.submit && moment(t.submit)], ["Begun", t.start && moment(t.start)], ["Ended", t.complete && moment(t.complete)], ["Ran", t.realtime && duration(t.realtime / 1000)],
-    ["Processors", t.cpus && `${t.cpus} requested${t.pcpu ? `, ${(t.pcpu / 100).toFixed(1)} kept busy` : ""}`],
-    ["Memory", t.memory && `${memory(t.memory)} requested${t.peakRss ? `, ${memory(t.peakRss)} at most` : ""}`],
-    ["Read, written", t.readBytes !== undefined && t.readBytes !== null && `${size(t.readBytes)}, ${size(t.writeBytes ?? 0)}`],
-    ["Exit", t.exit === null || t.exit === undefined ? "" : String(t.exit)], ["Attempt", t.attempt && t.attempt > 1 && String(t.attempt)], ["Where", [t.executor, t.queue, t.hostname].filter(Boolean).join(" · ")],
-    ["Container", t.container], ["Folder", t.workdir], ["Hash", t.hash],
-  ];
-  return html`<dl class="facts">${rows.filter(([, v]) => v).map(([k, v]) => html`<dt key=${k}>${k}</dt><dd>${v}</dd>`)}</dl>
-    ${t.script && html`<pre class="source" tabindex="0" aria-label=${`Script of ${t.name || t.process}`}>${t.script}</pre>`}`;
-}
+/** @param {Load | undefined} load @param {string[]} fields */
+const sum = (load, fields) => (load ? fields.reduce((n, field) => n + (load[field] ?? 0), 0) : undefined);
 
-/** @param {{task: Task}} props */
-function Row({ task: t }) {
-  const [kind, title] = states[t.status] ?? ["", t.status];
+/** @param {{task: Task, short: string, id: string, space: number}} props short is the short name of the process */
+function Row({ task: t, short, id, space }) {
+  const [kind, title] = stateOf(t);
   const [open, turn] = useState(false);
-  return html`<li><details onToggle=${(/** @type {any} */ e) => turn(e.currentTarget.open)}><summary><span class="what">${t.name || t.process || `Task ${t.taskId}`}</span>
-    <span class="note number">${t.realtime ? duration(t.realtime / 1000) : ""}</span><span class=${`state ${kind}`}>${title}${t.exit ? ` (${t.exit})` : ""}</span></summary>
-    ${open && html`<${Details} task=${t} />`}</details></li>`;
+  const name = t.name || t.process || `Task ${t.taskId}`;
+  const isOf = t.process && name.startsWith(t.process);
+  return html`<li><details onToggle=${(/** @type {any} */ e) => turn(e.currentTarget.open)}><summary title=${name}><span class=${`state ${kind}`}>${title}</span>
+    <span class="what">${isOf ? html`<span class="unseen">${t.process.slice(0, -short.length)}</span>${breakable(short + name.slice(t.process.length))}` : breakable(name)}</span>
+    <span class="note number">${[t.exit && `exit ${t.exit}`, t.realtime && duration(t.realtime / 1000)].filter(Boolean).join(" · ")}</span></summary>
+    ${open && html`<${Details} task=${t} id=${id} space=${space} />`}</details></li>`;
 }
 
-/** @param {{id: string, space: number, live: boolean}} props */
-export function Tasks({ id, space, live }) {
-  const [offset, go] = useState(0);
-  const [typed, type] = useState("");
-  const [search, find] = useState("");
-  const [order, sort] = useState("taskId");
-  const path = `api/workflow/${id}/tasks?max=${most}&offset=${offset}&sortBy=${order}&search=${encodeURIComponent(search)}${within(space, "&")}`;
+/** @param {{typed: string, find: (text: string) => void, order: string, sort: (by: string) => void}} props */
+function Search({ typed: sought, find, order, sort }) {
+  const [typed, type] = useState(sought);
+  useEffect(() => type(sought), [sought]); // after Back
+  return html`<form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
+    e.preventDefault();
+    find(typed.trim());
+  }}><label for="task">Find by name, process or hash</label><div class="line"><input id="task" type="search" autocapitalize="none" autocomplete="off" spellcheck=${false} maxlength="200" value=${typed}
+      onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><select aria-label="In the order of" value=${order} onChange=${(/** @type {any} */ e) => sort(e.currentTarget.value)}>
+      ${orders.map(([by, title]) => html`<option key=${by} value=${by}>${title}</option>`)}</select><button class="button second">Find</button></div></form>`;
+}
+
+/**
+ * @param {{id: string, space: number, live: boolean, load: Load | undefined, names: Map<string, string>, query: URLSearchParams,
+ *   change: (changes: Record<string, string>) => void}} props load has the counts of the run or of the chosen process; names
+ *   are the short names of the processes
+ */
+export function Tasks({ id, space, live, load, names, query, change }) {
+  const offset = offsetOf(query), search = query.get("find") ?? "", process = query.get("process") ?? "";
+  const filter = filters.find(([value]) => value === query.get("state")) ?? filters[0];
+  const usual = sum(load, filters[1][3]) ? "outcome" : "taskId";
+  const order = orders.find(([by]) => by === query.get("sort"))?.[0] ?? usual;
+  const path = `api/workflow/${id}/tasks?${new URLSearchParams({ max: String(most), offset: String(offset), sortBy: order, search, status: filter[2], process })}${within(space, "&")}`;
   const list = useLoad((signal) => call("GET", path, { signal }), [path, live]);
   useAgain(list.again, live ? 6000 : 0);
   /** @type {Task[]} */
   const tasks = (list.value?.tasks ?? []).map((/** @type {{task: Task}} */ t) => t.task);
-  return html`<section><h2>Tasks</h2>
-    <form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
-      e.preventDefault();
-      go(0);
-      find(typed.trim());
-    }}><label for="task">Find by name, process, hash or state</label><div class="line"><input id="task" type="search" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="FAILED" value=${typed}
-        onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><select aria-label="In the order of" value=${order} onChange=${(/** @type {any} */ e) => {
-          go(0);
-          sort(e.currentTarget.value);
-        }}>${orders.map(([by, title]) => html`<option key=${by} value=${by}>by ${title}</option>`)}</select><button class="button second">Find</button></div></form>
+  return html`<section class="of-run" aria-labelledby="tasks-title"><h2 id="tasks-title">Tasks${process && html` <span class="soft">of <span title=${process}>${names.get(process) ?? process}</span></span>`}</h2>
+    <${Pills} title="State of the tasks" value=${filter[0]} choose=${(/** @type {string} */ state) => change({ state, from: "" })}
+      options=${filters.filter((f) => f[4] || f === filter || sum(load, f[3])).map(([value, title, , fields]) => [value, title, sum(load, fields)])} />
+    <${Search} typed=${search} find=${(/** @type {string} */ find) => change({ find, from: "" })} order=${order} sort=${(/** @type {string} */ sort) => change({ sort: sort === usual ? "" : sort, from: "" })} />
     <${Waiting} of=${list} what="The tasks" />
-    ${list.value && !tasks.length && html`<p class="empty">${search ? "No task matches." : "No task yet."}</p>`}
-    ${tasks.length > 0 && html`<ul class="rows tasks">${tasks.map((t) => html`<${Row} key=${t.taskId} task=${t} />`)}</ul>
-      <${Pager} what="tasks" offset=${offset} most=${most} total=${list.value.total ?? 0} go=${go} />`}</section>`;
+    ${list.value && !tasks.length && html`<p class="empty">${search || process || filter[0] ? "No task matches." : "No task yet."}</p>`}
+    ${tasks.length > 0 && html`<ul class="rows tasks">${tasks.map((t) => html`<${Row} key=${t.taskId} task=${t} short=${names.get(t.process) ?? t.process} id=${id} space=${space} />`)}</ul>
+      <${Pager} what="tasks" offset=${offset} most=${most} total=${list.value.total ?? 0} go=${(/** @type {number} */ to) => change({ from: to ? String(to) : "" })} />`}</section>`;
 }

@@ -1,1 +1,1 @@
-import"./chunk-Z3MSLB5G.js";
+import"./chunk-ZFL66K4C.js";

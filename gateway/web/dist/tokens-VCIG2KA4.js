@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-NB3KEKRY.js";import"./chunk-ABEXY6TU.js";import"./chunk-HSUYJYYL.js";import"./chunk-HKLBNU5M.js";import"./chunk-Z3MSLB5G.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
