@@ -21,15 +21,29 @@ type logs struct {
 
 // text serves GET of logsPath and mirrorLogsPath.
 func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]string) {
-	var follow bool
-	if text := r.URL.Query().Get("follow"); text != "" {
-		var err error
-		if follow, err = strconv.ParseBool(text); err != nil {
-			WriteMessage(w, http.StatusBadRequest, "follow must be true or false")
-			return
-		}
+	follow, ok := readFlag(w, r, "follow")
+	if !ok {
+		return
 	}
-	l.serve(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
+	times, ok := readFlag(w, r, "times")
+	if !ok {
+		return
+	}
+	l.serve(w, r, plain{times: times}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
+}
+
+// readFlag returns a query parameter that is true or false. Otherwise it writes an error and returns ok = false.
+func readFlag(w http.ResponseWriter, r *http.Request, name string) (set, ok bool) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, true
+	}
+	set, err := strconv.ParseBool(text)
+	if err != nil {
+		WriteMessage(w, http.StatusBadRequest, name+" must be true or false")
+		return false, false
+	}
+	return set, true
 }
 
 // events serves GET of eventsPath and mirrorEventsPath. Clients that cannot set Last-Event-ID send it in the
@@ -47,7 +61,11 @@ func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]st
 			return
 		}
 	}
-	l.serve(w, r, events{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
+	times, ok := readFlag(w, r, "times")
+	if !ok {
+		return
+	}
+	l.serve(w, r, &events{times: times}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
 }
 
 // serve writes a log in the requested form. Errors before the first byte are ordinary

@@ -309,6 +309,50 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestTimes requests the times of lines. A log of an earlier release has none.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 31, 12, 0, 0, 250_000_000, time.UTC).UnixMilli()
+	b := &buildService{turn: func(_ int, req *buildv1.StreamLogsRequest, s logStream) error {
+		list := lines(req.GetAfter()+1, 4).GetLines()
+		for _, l := range list {
+			l.TimeMs = []int64{0, at, at, at + 1000}[l.GetOrdinal()-1]
+		}
+		_ = s.Send(&buildv1.StreamLogsResponse{Lines: list})
+		if req.GetFollow() {
+			return s.Send(succeeded())
+		}
+		return nil
+	}}
+	t.Cleanup(b.start())
+	url := instantLogs{}.serve(t, b)
+	read := func(path string) string {
+		t.Helper()
+		body, err := io.ReadAll(get(t, url+path).Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(body)
+	}
+	plain := strings.SplitAfter(read("/logs"), "\n")
+	if got, want := read("/logs?times=true"), plain[0]+"2026-01-31T12:00:00.250Z "+plain[1]+"2026-01-31T12:00:00.250Z "+plain[2]+"2026-01-31T12:00:01.250Z "+plain[3]; got != want {
+		t.Errorf("the text is %q, want %q", got, want)
+	}
+	for path, want := range map[string]int{"/events": 0, "/events?times=false": 0, "/events?times=true": 2, "/events?times=1&lastEventId=2": 2, "/events?times=true&lastEventId=3": 1} {
+		if got := strings.Count(read(path), "event: time\n"); got != want {
+			t.Errorf("%s has %d times, want %d", path, got, want)
+		}
+	}
+	if all := read("/events?times=true"); !strings.Contains(all, "event: time\nid: 1\ndata: 2026-01-31T12:00:00.250Z\n\nevent: log\nid: 2\n") {
+		t.Errorf("the events are %s", all)
+	}
+	for _, path := range []string{"/logs?times=x", "/events?times=x"} {
+		if resp := get(t, url+path); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: got %d", path, resp.StatusCode)
+		}
+	}
+}
+
 // TestClientLeaves checks that the log is no longer read for a client that has disconnected
 // or does not read.
 func TestClientLeaves(t *testing.T) {

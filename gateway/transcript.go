@@ -20,14 +20,27 @@ type form interface {
 	done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64)
 }
 
+// timeOf returns the time of a line in UTC; "" if it is unknown.
+func timeOf(l *buildv1.LogLine) string {
+	if l.GetTimeMs() == 0 {
+		return ""
+	}
+	return time.UnixMilli(l.GetTimeMs()).UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
 // plain is one line of text per entry.
-type plain struct{}
+type plain struct {
+	times bool // whether each line begins with its time
+}
 
 func (plain) contentType() string { return "text/plain; charset=utf-8" }
 
 func (plain) open(*bytes.Buffer) {}
 
-func (plain) line(b *bytes.Buffer, l *buildv1.LogLine) {
+func (p plain) line(b *bytes.Buffer, l *buildv1.LogLine) {
+	if at := timeOf(l); p.times && at != "" {
+		b.WriteString(at + " ")
+	}
 	b.WriteString(strings.ReplaceAll(l.GetText(), "\n", " "))
 	b.WriteByte('\n')
 }
@@ -37,25 +50,32 @@ func (plain) keepAlive(*bytes.Buffer) {}
 func (plain) done(*bytes.Buffer, *buildv1.AwaitBuildResponse, int64) {}
 
 // events are Server-Sent Events, as defined by the HTML standard.
-type events struct{}
+type events struct {
+	times bool  // whether times are sent
+	at    int64 // the time that was sent last, in milliseconds since the epoch
+}
 
-func (events) contentType() string { return "text/event-stream" }
+func (*events) contentType() string { return "text/event-stream" }
 
 // open tells browsers to reconnect quickly.
-func (events) open(b *bytes.Buffer) { b.WriteString("retry: 1000\n\n") }
+func (*events) open(b *bytes.Buffer) { b.WriteString("retry: 1000\n\n") }
 
-// line writes the phase before the line that begins it, with the id of the previous line,
-// so that a client which reconnects with that id gets the line.
-func (events) line(b *bytes.Buffer, l *buildv1.LogLine) {
+// line writes the phase before the line that begins it, and the line's time if it differs from that of the line before, with
+// the id of the previous line, so that a client which reconnects with that id gets the line.
+func (e *events) line(b *bytes.Buffer, l *buildv1.LogLine) {
+	if e.times && l.GetTimeMs() != e.at {
+		e.at = l.GetTimeMs()
+		event(b, "time", l.GetOrdinal()-1, timeOf(l))
+	}
 	if l.GetPhase() != "" {
 		event(b, "phase", l.GetOrdinal()-1, l.GetPhase())
 	}
 	event(b, "log", l.GetOrdinal(), l.GetText())
 }
 
-func (events) keepAlive(b *bytes.Buffer) { b.WriteString(": keep-alive\n\n") }
+func (*events) keepAlive(b *bytes.Buffer) { b.WriteString(": keep-alive\n\n") }
 
-func (events) done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64) {
+func (*events) done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64) {
 	data := encode(struct {
 		Succeeded  bool   `json:"succeeded"`
 		Reason     string `json:"reason,omitempty"`

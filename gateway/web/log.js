@@ -19,10 +19,38 @@ function marked(text, what) {
   return [...out, text.slice(from)];
 }
 
+/** The number of a line, which links to it, and its time. @param {Line} line */
+function head(line) {
+  const at = line.at && new Date(line.at);
+  return html`<a class="n" href=${`#L${line.n}`} data-n=${line.n} aria-label=${`Line ${line.n}`}></a>${at && html`<time datetime=${line.at} title=${line.at.replace("T", " ").replace("Z", " UTC")}
+    data-at=${at.toLocaleTimeString(undefined, clock)}></time>`}`;
+}
+
+/** @type {Intl.DateTimeFormatOptions} */
+const clock = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+
 /** The HTML of a line, rendered once. @param {Line} line */
 function row(line) {
-  line.shown ??= html`<div key=${line.n} id=${`L${line.n}`}><a class="n" href=${`#L${line.n}`} data-n=${line.n} aria-label=${`Line ${line.n}`}></a>${coloured(line.text)}</div>`;
+  line.shown ??= html`<div key=${line.n} id=${`L${line.n}`}>${head(line)}${coloured(line.text)}</div>`;
   return line.shown;
+}
+
+/** Where this browser stores whether times are shown. */
+const timesKey = "slipway-times";
+
+function readTimes() {
+  try {
+    return localStorage.getItem(timesKey) === "true";
+  } catch { // storage is disabled
+    return false;
+  }
+}
+
+/** @param {boolean} on */
+function storeTimes(on) {
+  try {
+    localStorage.setItem(timesKey, String(on));
+  } catch { /* then the choice lasts as long as the page */ }
 }
 
 /** @param {{lines: Line[], ended: boolean, what: string, at: number}} props at is the number of the line with the current match */
@@ -31,7 +59,7 @@ function Rows({ lines, ended, what, at }) {
   return lines.map((l) => {
     const text = what ? bare(l.text) : "";
     if (!what || !text.toLowerCase().includes(what)) return row(l);
-    return html`<div key=${`${l.n} found`} id=${`L${l.n}`} class=${l.n === at ? "found" : ""}><a class="n" href=${`#L${l.n}`} data-n=${l.n} aria-label=${`Line ${l.n}`}></a>${marked(text, what)}</div>`;
+    return html`<div key=${`${l.n} found`} id=${`L${l.n}`} class=${l.n === at ? "found" : ""}>${head(l)}${marked(text, what)}</div>`;
   });
 }
 
@@ -51,6 +79,7 @@ export function Log({ watch, id }) {
   const [typed, type] = useState("");
   const [at, go] = useState(linked());
   const [wraps, wrap] = useState(true);
+  const [times, show] = useState(readTimes);
   const size = watch.size.value, all = watch.all;
   const what = typed.trim().toLowerCase();
   const found = useMemo(() => (what ? all.filter((l) => bare(l.text).toLowerCase().includes(what)).map((l) => l.n) : []), [what, size]);
@@ -99,9 +128,13 @@ export function Log({ watch, id }) {
       <span class="note" role="status">${!what ? "" : !found.length ? "No line contains this text." : place ? `${place.toLocaleString()} of ${count(found.length, "line")}` : count(found.length, "line")}</span>
       ${found.length > 0 && html`<button type="button" class="pill" aria-label="Previous match" onClick=${() => turn(-1)}>↑</button><button type="button" class="pill" aria-label="Next match" onClick=${() => turn(1)}>↓</button>`}
       <button type="button" class="pill" aria-pressed=${wraps} onClick=${() => wrap(!wraps)}>Wrap</button>
+      ${all.some((l) => l.at) && html`<button type="button" class="pill" aria-pressed=${times} onClick=${() => {
+        show(!times);
+        storeTimes(!times);
+      }}>Times</button>`}
       ${!ended && html`<button type="button" class="pill" aria-pressed=${follows} onClick=${() => follow(!follows)}>Follow</button>`}</div>
     ${lines.length < size && html`<p class="note">These are the lines ${lines[0].n.toLocaleString()} to ${lines[lines.length - 1].n.toLocaleString()}; the search finds all.</p>`}
-    <div class=${wraps ? "log" : "log long"} ref=${box} tabindex="0" role="log" aria-label="Log of the build" aria-live="off"
+    <div class=${`log${wraps ? "" : " long"}${times ? " times" : ""}`} ref=${box} tabindex="0" role="log" aria-label="Log of the build" aria-live="off"
       onScroll=${(/** @type {any} */ e) => {
         const b = e.currentTarget;
         follow(b.scrollHeight - b.scrollTop - b.clientHeight < 40);

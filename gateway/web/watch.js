@@ -7,7 +7,8 @@ export const most = 5000;
 
 /**
  * @typedef {{succeeded: boolean, reasonCode?: string, message?: string}} End
- * @typedef {{n: number, text: string, shown?: any}} Line a log line, its number, and its rendered HTML
+ * @typedef {{n: number, text: string, at: string, shown?: any}} Line a log line, its number, its time, which is "" if it is
+ *   unknown, and its rendered HTML
  */
 
 export class Watch {
@@ -30,6 +31,8 @@ export class Watch {
     /** @type {Line[]} lines to be shown with the next frame */
     this.fresh = [];
     this.last = "";
+    /** The time of the next lines; "" if it is unknown. */
+    this.at = "";
     /** @type {number | undefined} the pending animation frame */
     this.soon = undefined;
     this.connect();
@@ -38,10 +41,13 @@ export class Watch {
 
   connect() {
     const from = new URL(`v1alpha1/builds/${encodeURIComponent(this.id)}/events`, root);
+    from.searchParams.set("times", "true");
+    this.at = ""; // each connection begins with the time of its first line
     if (this.last) from.searchParams.set("lastEventId", this.last);
     this.source = new EventSource(from);
     this.source.onopen = () => (this.problem.value = "");
     this.source.addEventListener("phase", (e) => this.begin(e.data));
+    this.source.addEventListener("time", (e) => (this.at = e.data));
     this.source.addEventListener("log", (e) => this.line(e));
     this.source.addEventListener("done", (e) => this.done(JSON.parse(e.data)));
     this.source.onerror = () => {
@@ -72,7 +78,7 @@ export class Watch {
   /** @param {MessageEvent} e */
   line(e) {
     this.last = e.lastEventId;
-    this.fresh.push({ n: Number(e.lastEventId), text: e.data });
+    this.fresh.push({ n: Number(e.lastEventId), text: e.data, at: this.at });
     this.soon ??= requestAnimationFrame(() => this.show());
   }
 

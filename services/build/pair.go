@@ -58,7 +58,8 @@ func (s *Service) closeIndex(ctx context.Context, r store.Record) error {
 	chunk := &buildv1.LogChunk{}
 	for _, p := range parts {
 		chunk.Entries = append(chunk.Entries, &buildv1.LogEntry{
-			Text: fmt.Sprintf("%s: %s, built by %s", p.Request.GetRecipe().GetPlatform(), p.Digest, p.ID),
+			Text:   fmt.Sprintf("%s: %s, built by %s", p.Request.GetRecipe().GetPlatform(), p.Digest, p.ID),
+			TimeMs: s.deps.Now().UnixMilli(),
 		})
 	}
 	if err := s.store.PutLog(ctx, r.ID, 1, chunk); err != nil {

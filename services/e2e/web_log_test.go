@@ -23,6 +23,9 @@ func TestWebPageSearchesTheLog(t *testing.T) {
 		if n == 50 || n == 6000 || n == 11_990 {
 			text += " \x1b[31mNeedle\x1b[0m"
 		}
+		if n%1000 == 1 {
+			fmt.Fprintf(&events, "event: time\nid: %d\ndata: 2026-01-31T12:%02d:07.250Z\n\n", n-1, n/1000)
+		}
 		fmt.Fprintf(&events, "event: log\nid: %d\ndata: %s\n\n", n, text)
 		fmt.Fprintln(&raw, text)
 	}
@@ -69,6 +72,17 @@ func TestWebPageSearchesTheLog(t *testing.T) {
 			b.eval(`document.querySelector("[aria-label='` + step.button + `']").click()`)
 		}
 	}
+	const isShown, at = `document.querySelector("#L11990 time").getClientRects().length > 0`, `document.querySelector("#L11990 time")`
+	if shown := b.text(isShown); shown != "false" {
+		t.Error("times are shown although they were not chosen")
+	}
+	b.eval(button("Times") + ".focus()")
+	b.press(kb.Space)
+	b.await(isShown)
+	if got := b.text(at + `.title + " " + ` + at + `.dateTime + " " + (` + at + `.dataset.at === new Date(` + at + `.dateTime).toTimeString().slice(0, 8))`); got != "2026-01-31 12:11:07.250 UTC 2026-01-31T12:11:07.250Z true" {
+		t.Errorf("the time of a line is %s", got)
+	}
+	b.good("log with times", front.URL)
 	b.eval(button("Wrap") + ".click()")
 	b.await(`getComputedStyle(document.querySelector(".log")).whiteSpace === "pre"`)
 
@@ -76,4 +90,7 @@ func TestWebPageSearchesTheLog(t *testing.T) {
 	b.await(fmt.Sprintf(inView, "L60"))
 	b.eval(`location.hash = "L7300"`)
 	b.await(fmt.Sprintf(inView, "L7300"))
+	if pressed := b.text(button("Times") + `.getAttribute("aria-pressed")`); pressed != "true" {
+		t.Error("another page has forgotten that times are shown")
+	}
 }

@@ -1,1 +1,1 @@
-import"./chunk-ZFL66K4C.js";
+import"./chunk-CC44DVEE.js";

@@ -43,7 +43,7 @@ func (l *Logs) Begin(ctx context.Context, id, text string) error {
 // AppendLine appends a line of the build service to a build's log, while no worker has the build.
 // key identifies the line within the build, so that the call can be retried.
 func (l *Logs) AppendLine(ctx context.Context, id, key, text string) error {
-	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: text}}})
+	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: text, TimeMs: time.Now().UnixMilli()}}})
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (w *lineWriter) chunk(first int64, c *buildv1.LogChunk) error {
 	out := &buildv1.StreamLogsResponse{}
 	for i, e := range c.GetEntries() {
 		if n := first + int64(i); n > w.after {
-			out.Lines = append(out.Lines, &buildv1.LogLine{Ordinal: n, Text: e.GetText(), Phase: e.GetPhase()})
+			out.Lines = append(out.Lines, &buildv1.LogLine{Ordinal: n, Text: e.GetText(), Phase: e.GetPhase(), TimeMs: e.GetTimeMs()})
 		}
 	}
 	if len(out.GetLines()) == 0 {

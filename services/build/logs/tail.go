@@ -95,7 +95,7 @@ func (t *tail) add(first int64, c *buildv1.LogChunk, most int) {
 			continue
 		}
 		t.last = n
-		t.lines = append(t.lines, &buildv1.LogLine{Ordinal: n, Text: e.GetText(), Phase: e.GetPhase()})
+		t.lines = append(t.lines, &buildv1.LogLine{Ordinal: n, Text: e.GetText(), Phase: e.GetPhase(), TimeMs: e.GetTimeMs()})
 		t.bytes += lineSize(t.lines[len(t.lines)-1])
 	}
 	for t.bytes > most && len(t.lines) > 0 {

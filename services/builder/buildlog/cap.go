@@ -3,6 +3,7 @@ package buildlog
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
@@ -24,14 +25,15 @@ type logCap struct {
 	keptBytes  int
 	leftLines  int
 	leftBytes  int
+	leftAt     int64 // the time of the last line that was left out
 	full       bool
 }
 
 func newLogCap(head, tail int) *logCap { return &logCap{head: head, tail: tail} }
 
-// add returns the entry to send now, or nil if it is retained.
-func (c *logCap) add(phase, text string) *buildv1.LogEntry {
-	e := &buildv1.LogEntry{Text: Clean(text), Phase: phase}
+// add adds a line that was printed at a time. It returns the entry to send now, or nil if it is retained.
+func (c *logCap) add(phase, text string, at time.Time) *buildv1.LogEntry {
+	e := &buildv1.LogEntry{Text: Clean(text), Phase: phase, TimeMs: at.UnixMilli()}
 	size := cost(e)
 	if !c.full && size <= c.head {
 		c.head -= size
@@ -48,6 +50,7 @@ func (c *logCap) add(phase, text string) *buildv1.LogEntry {
 
 func (c *logCap) drop() {
 	size := cost(c.kept[0])
+	c.leftAt = c.kept[0].GetTimeMs()
 	c.kept[0] = nil // the backing array lives on, so release the text
 	c.kept = c.kept[1:]
 	c.keptBytes -= size
@@ -61,7 +64,7 @@ func (c *logCap) end() []*buildv1.LogEntry {
 	c.kept = nil
 	if c.leftLines > 0 {
 		text := fmt.Sprintf("… %d lines (%.1f MiB) left out: the log is too long …", c.leftLines, float64(c.leftBytes)/(1<<20))
-		out = append([]*buildv1.LogEntry{{Text: text}}, out...)
+		out = append([]*buildv1.LogEntry{{Text: text, TimeMs: c.leftAt}}, out...)
 	}
 	return out
 }

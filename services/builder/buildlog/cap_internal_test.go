@@ -3,6 +3,7 @@ package buildlog
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,12 +26,19 @@ func TestLogCap(t *testing.T) {
 			t.Parallel()
 			l := newLogCap(3*size, 2*size)
 			var got strings.Builder
+			at := time.UnixMilli(1_000)
 			for _, line := range c.lines {
-				if e := l.add("", string(line)); e != nil {
+				at = at.Add(time.Millisecond)
+				if e := l.add("", string(line), at); e != nil {
 					got.WriteString(e.GetText())
 				}
 			}
+			last := int64(1_000)
 			for _, e := range l.end() {
+				if e.GetTimeMs() <= last {
+					t.Errorf("%q is of %d, after a line of %d", e.GetText(), e.GetTimeMs(), last)
+				}
+				last = e.GetTimeMs()
 				if strings.HasPrefix(e.GetText(), "… 3 lines (0.0 MiB) left out") {
 					got.WriteString("…")
 					continue
@@ -64,6 +72,6 @@ func BenchmarkLogCap(b *testing.B) {
 	line := strings.Repeat("x", 100)
 	b.ReportAllocs()
 	for b.Loop() {
-		l.add("", line)
+		l.add("", line, time.Now())
 	}
 }

@@ -61,7 +61,7 @@ func New(job jobs.Job, p Publish, log *slog.Logger) *Writer {
 func (w *Writer) Print(phase, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.cap.add(phase, text); e != nil {
+	if e := w.cap.add(phase, text, time.Now()); e != nil {
 		w.append(e)
 	}
 }

@@ -4222,7 +4222,9 @@ type LogLine struct {
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// The phase that begins with this line: "build", "push" or another phase of the engine;
 	// otherwise "".
-	Phase         string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	Phase string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
+	// When it was printed, in milliseconds since the epoch; 0 if unknown.
+	TimeMs        int64 `protobuf:"varint,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4276,6 +4278,13 @@ func (x *LogLine) GetPhase() string {
 		return x.Phase
 	}
 	return ""
+}
+
+func (x *LogLine) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
 }
 
 var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
@@ -4642,11 +4651,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06follow\x18\x03 \x01(\bR\x06follow\"\x81\x01\n" +
 	"\x12StreamLogsResponse\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.slipway.build.v1.LogLineR\x05lines\x12:\n" +
-	"\x05ended\x18\x02 \x01(\v2$.slipway.build.v1.AwaitBuildResponseR\x05ended\"M\n" +
+	"\x05ended\x18\x02 \x01(\v2$.slipway.build.v1.AwaitBuildResponseR\x05ended\"f\n" +
 	"\aLogLine\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\x03R\aordinal\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x14\n" +
-	"\x05phase\x18\x03 \x01(\tR\x05phase*\x8d\x01\n" +
+	"\x05phase\x18\x03 \x01(\tR\x05phase\x12\x17\n" +
+	"\atime_ms\x18\x04 \x01(\x03R\x06timeMs*\x8d\x01\n" +
 	"\n" +
 	"BuildState\x12\x1b\n" +
 	"\x17BUILD_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +

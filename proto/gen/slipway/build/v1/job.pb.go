@@ -496,7 +496,10 @@ type LogEntry struct {
 	// What was printed, without the line's end.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// The phase that begins with this line; "" for none.
-	Phase         string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	Phase string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	// When it was printed, in milliseconds since the epoch; 0 if unknown, as in the
+	// logs of earlier releases.
+	TimeMs        int64 `protobuf:"varint,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +546,13 @@ func (x *LogEntry) GetPhase() string {
 		return x.Phase
 	}
 	return ""
+}
+
+func (x *LogEntry) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
 }
 
 // Presence is a message on build.workers, sent every few seconds: the heartbeat of a worker.
@@ -799,10 +809,11 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\"\\\n" +
 	"\bLogChunk\x12\x1a\n" +
 	"\bdelivery\x18\x01 \x01(\x05R\bdelivery\x124\n" +
-	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +
+	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"M\n" +
 	"\bLogEntry\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
-	"\x05phase\x18\x02 \x01(\tR\x05phase\"\xa3\x02\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x03R\x06timeMs\"\xa3\x02\n" +
 	"\bPresence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\x05R\x05slots\x12@\n" +

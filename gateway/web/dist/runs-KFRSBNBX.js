@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-YCOM2DH5.js";import"./chunk-CELTWGWR.js";import"./chunk-QFQFC43S.js";import"./chunk-ZFL66K4C.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-Z736LWWN.js";import"./chunk-RXIRO6DU.js";import"./chunk-CELTWGWR.js";import"./chunk-QFQFC43S.js";import"./chunk-ZFL66K4C.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
