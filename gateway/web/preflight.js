@@ -4,15 +4,15 @@ import { batch, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, Failure, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
-import { ages, channels, entries, isPicked, packages, platforms } from "./order.js";
-import { plain } from "./spec.js";
+import { ages, channels, entries, environment, isPicked, packages, platforms } from "./order.js";
+import { plain, renamed } from "./spec.js";
 
 /**
  * @typedef {{name: string, version: string, channel: string, size?: number}} Locked
  * @typedef {{platform: string, packages?: Locked[], size?: number, knownLayers?: number, missingBytes?: number, outdated?: Record<string, string>}} Lock
  * @typedef {{change: string, packages?: string[], channels?: string[]}} Suggestion
  * @typedef {{text?: string, because?: Reason[]}} Reason
- * @typedef {{summary?: string, reasons?: Reason[]}} Conflict
+ * @typedef {{summary?: string, reasons?: Reason[], missing?: {name: string, nearest?: string[]}[]}} Conflict
  * @typedef {{state: "none" | "asking" | "unknown", why?: string}
  *   | {state: "possible", locks: Lock[], notes: string[]}
  *   | {state: "impossible", message: string, conflict: Conflict, suggestions: Suggestion[]}} Answer
@@ -52,6 +52,28 @@ function follow(s) {
     entries.value = (s.packages ?? []).map(plain);
     if (s.channels?.length) channels.value = s.channels;
   });
+}
+
+/**
+ * Corrections of names in an environment file: the changed text, and what to do.
+ * @param {Conflict} conflict
+ */
+function corrections({ missing = [] }) {
+  return missing.flatMap(({ name, nearest = [] }) => nearest.slice(0, 3).map((near) => ({
+    change: `use ${near} instead of ${name}`, text: renamed(environment.value, name, near),
+  }))).filter(({ text }) => text !== environment.value);
+}
+
+/** The changes that would work, as buttons if the page can make them. @param {{answer: Answer & {state: "impossible"}}} props */
+function Suggestions({ answer: { suggestions, conflict } }) {
+  const names = isPicked.value ? [] : corrections(conflict);
+  const others = suggestions.filter((s) => !names.some(({ change }) => change === s.change));
+  return html`${names.length > 0 && html`<p class="would">Did you mean:</p>
+      <ul class="suggestions">${names.map(({ change, text }) => html`<li key=${change}>
+        <button type="button" onClick=${() => (environment.value = text)}>${change}</button></li>`)}</ul>`}
+    ${others.length > 0 && html`<p class="would">What would work:</p>
+      <ul class="suggestions">${others.map((s) => html`<li key=${s.change}>
+        ${isPicked.value ? html`<button type="button" onClick=${() => follow(s)}>${s.change}</button>` : s.change}</li>`)}</ul>`}`;
 }
 
 /**
@@ -99,8 +121,6 @@ export function Preflight() {
     ${a.state === "impossible" && html`<p class="verdict bad">${single ? "This cannot be made." : "These do not fit together."}</p>
       <p>${a.conflict.summary || a.message}</p>
       ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}
-      ${a.suggestions.length > 0 && html`<p class="would">What would work:</p>
-        <ul class="suggestions">${a.suggestions.map((s) => html`<li key=${s.change}>
-          ${isPicked.value ? html`<button type="button" onClick=${() => follow(s)}>${s.change}</button>` : s.change}</li>`)}</ul>`}`}
+      <${Suggestions} answer=${a} />`}
   </div>`;
 }

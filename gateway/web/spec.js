@@ -27,6 +27,17 @@ export function plain(entry) {
   return version === undefined ? entry : withVersion(entry, version);
 }
 
+/**
+ * Replaces the name of a package in an environment.yml, a pixi.toml or a pyproject.toml.
+ * @param {string} text @param {string} name @param {string} other
+ */
+export function renamed(text, name, other) {
+  const literal = name.replace(/[^\w]/g, "\\$&");
+  const item = new RegExp(`^(\\s*-\\s+["']?(?:[\\w.-]+::)?)${literal}(?![\\w.-])`, "gim"); // - channel::NAME=1.2
+  const key = new RegExp(`^(\\s*["']?)${literal}(?=["']?\\s*=)`, "gim"); // NAME = "1.2.*"
+  return text.replace(item, (_, before) => before + other).replace(key, (_, before) => before + other);
+}
+
 /** Matches a word that is the version of the name before it: "1.19" and "9e", but not "7zip". */
 const version = /^\d+[a-z]?(\.\w+)*(\.?\*)?$/;
 

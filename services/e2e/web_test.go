@@ -216,7 +216,15 @@ func TestWebPageFromFiles(t *testing.T) {
 	}
 	b = openTab(t, browser, p.url+"/?from=environment")
 	b.await(`document.querySelector("#environment")`)
-	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, lock.body))
+	write := func(text string) {
+		b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, text))
+	}
+	write("dependencies:\n  - samtols=1.20\n")
+	b.await(`document.querySelector(".suggestions button")?.textContent === "use samtools instead of samtols"`)
+	b.good("unknown name in an environment", p.url)
+	b.eval(`document.querySelector(".suggestions button").click()`)
+	b.await(`document.querySelector("#environment").value.includes("  - samtools=1.20\n") && ` + webVerdict + ` === "These fit together."`)
+	write(string(lock.body))
 	b.await("!" + webSubmit + ".disabled")
 	b.eval(webSubmit + ".click()")
 	b.await(`document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`)

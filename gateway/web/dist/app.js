@@ -1,1 +1,1 @@
-import"./chunk-CC44DVEE.js";
+import"./chunk-MSROBSWU.js";

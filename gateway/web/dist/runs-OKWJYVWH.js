@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-HGPIP4Q2.js";import"./chunk-XWNBLEIP.js";import"./chunk-CIDYEQ5E.js";import"./chunk-CC44DVEE.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-MH4YHNOX.js";import"./chunk-VHMAS2PU.js";import"./chunk-XWNBLEIP.js";import"./chunk-CIDYEQ5E.js";import"./chunk-CC44DVEE.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
