@@ -96,7 +96,7 @@ func (w *webPage) addDocuments(pages []*manual.Page) error {
 	for _, p := range pages {
 		root := "./" + strings.Repeat("../", strings.Count(p.At, "/")+1)
 		fill := strings.NewReplacer("@title@", html.EscapeString(p.Title), "@root@", root, "@web@", root+"web/"+w.digest,
-			"@menu@", docMenu(p, pages), "@contents@", docContents(p), "@page@", p.HTML)
+			"@menu@", docMenu(p, pages), "@contents@", docContents(p), "@page@", p.HTML, "@foot@\n", strings.ReplaceAll(w.foot, "@root@", root))
 		w.docs[p.At] = newWebFile("page.html", []byte(fill.Replace(string(layout))), "no-cache")
 		parts = append(parts, p.Parts...)
 		for name, anchor := range p.Terms {

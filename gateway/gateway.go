@@ -30,6 +30,8 @@ type Conns struct {
 	Conda     grpc.ClientConnInterface
 	Inspect   grpc.ClientConnInterface
 	Metrics   grpc.ClientConnInterface
+	// Version is the version of the program, which the web page shows.
+	Version string
 	// Documents returns pages that are added to the documentation at /docs/; nil for none.
 	Documents func() []manual.Document
 }
@@ -64,7 +66,7 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML), c.Documents), nil
+	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML), c.Version, c.Documents), nil
 }
 
 // route mounts every path.

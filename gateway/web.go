@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"html"
 	"io/fs"
 	"net/http"
 	"path"
@@ -48,16 +49,19 @@ type webPage struct {
 	// depth of folders at which they are served.
 	views   map[string][]file
 	missing []file
+	// foot is the end of every page.
+	foot string
 	// docs are the files of the documentation by their paths below /docs/.
 	docs map[string]file
 }
 
-// withWeb adds the web page to an API. More, if not nil, returns pages that are added to the documentation.
-func withWeb(next http.Handler, more func() []manual.Document) http.Handler {
-	return &web{page: sync.OnceValues(func() (*webPage, error) { return newWebPage(more) }), next: next}
+// withWeb adds the web page to an API. The version is shown on every page. More, if not nil, returns pages that are
+// added to the documentation.
+func withWeb(next http.Handler, version string, more func() []manual.Document) http.Handler {
+	return &web{page: sync.OnceValues(func() (*webPage, error) { return newWebPage(version, more) }), next: next}
 }
 
-func newWebPage(more func() []manual.Document) (*webPage, error) {
+func newWebPage(version string, more func() []manual.Document) (*webPage, error) {
 	w := &webPage{files: map[string]file{}, docs: map[string]file{}}
 	sum, scripts := sha256.New(), map[string][]byte{}
 	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
@@ -80,16 +84,16 @@ func newWebPage(more func() []manual.Document) (*webPage, error) {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
-	if err := w.layouts(scripts); err != nil {
+	if err := w.layouts(scripts, version); err != nil {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	return w, w.newDocuments(more)
 }
 
 // layouts creates the documents of the views. Their files must be there.
-func (w *webPage) layouts(scripts map[string][]byte) error {
+func (w *webPage) layouts(scripts map[string][]byte, version string) error {
 	texts := map[string]string{}
-	for _, name := range []string{"index.html", "home.html", "later.html", "missing.html"} {
+	for _, name := range []string{"index.html", "home.html", "later.html", "missing.html", "foot.html"} {
 		text, err := webFiles.ReadFile("web/" + name)
 		if err != nil {
 			return err
@@ -97,14 +101,19 @@ func (w *webPage) layouts(scripts map[string][]byte) error {
 		texts[name] = string(text)
 	}
 	const styles = `<link rel="stylesheet" href="@web@/base.css">` + "\n" + `<link rel="stylesheet" href="@web@/style.css">` + "\n"
+	w.foot = strings.ReplaceAll(texts["foot.html"], "@version@", html.EscapeString(version))
 	w.missing = w.layout(texts["missing.html"])
 	w.views = map[string][]file{}
 	for _, view := range []string{"account", "build", "catalog", "catalogimage", "container", "inspect", "scan"} {
-		fill := strings.NewReplacer("@head@\n", styles+preloads(scripts, view), "@page@\n", texts["later.html"])
+		class := ""
+		if strings.HasPrefix(view, "catalog") {
+			class = "wide"
+		}
+		fill := strings.NewReplacer("@head@\n", styles+preloads(scripts, view), "@page@\n", texts["later.html"], "@class@", class)
 		w.views[view] = w.layout(fill.Replace(texts["index.html"]))
 	}
 	style := string(w.files["base.css"].text)
-	fill := strings.NewReplacer("@head@\n", "<style>"+style+"</style>\n"+preloads(scripts, ""), "@page@\n", texts["home.html"])
+	fill := strings.NewReplacer("@head@\n", "<style>"+style+"</style>\n"+preloads(scripts, ""), "@page@\n", texts["home.html"], "@class@", "")
 	w.home = w.layout(fill.Replace(texts["index.html"]))[0]
 	sum := sha256.Sum256([]byte(style))
 	w.home.policy = strings.NewReplacer("style-src 'self'", "style-src 'self' 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'",
@@ -144,7 +153,7 @@ func (w *webPage) layout(text string) []file {
 	for depth := range at {
 		root := "./" + strings.Repeat("../", depth)
 		fill := strings.NewReplacer("@web@", root+"web/"+w.digest, "@root@", root)
-		at[depth] = newWebFile("page.html", []byte(fill.Replace(text)), "no-cache")
+		at[depth] = newWebFile("page.html", []byte(fill.Replace(strings.Replace(text, "@foot@\n", w.foot, 1))), "no-cache")
 	}
 	return at
 }

@@ -70,7 +70,7 @@ func TestWebFirstView(t *testing.T) {
 		}
 		total += f.Body.Len()
 	}
-	if total > 60_000 || len(seen) != 3 {
+	if total > 60_000 || len(seen) != 4 {
 		t.Errorf("the first view is %d bytes in %d files", total, len(seen)+1)
 	}
 	t.Logf("%d bytes in %d files", total, len(seen)+1)

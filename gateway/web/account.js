@@ -49,6 +49,7 @@ function Places({ at }) {
 export function View({ at }) {
   const [found, load, title] = views.find(([pattern]) => pattern.test(at)) ?? [undefined, () => import("./login.js"), "Sign in"];
   useEffect(() => {
+    document.body.classList.toggle("wide", /^(view\/(containers|mine|runs|service|admin\/limits)$|user\/|orgs\/)/.test(at));
     document.title = `${title} · Slipway`;
   }, []);
   if (!found || !session.value) return html`<${Later} key="login" load=${() => import("./login.js")} args=${[]} />`;

@@ -1,6 +1,7 @@
 // The catalogue of kept images. The search is in the page's address.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { catalogPage, look, root } from "./api.js";
+import { Art } from "./art.js";
 import { Choice } from "./choice.js";
 import { ago, count, html, moment, size } from "./html.js";
 import { useLoad, Waiting } from "./load.js";
@@ -77,7 +78,7 @@ function Filter({ id, title, value, off, example, set }) {
   const [typed, type] = useState(value);
   useEffect(() => type(value), [value]);
   return html`<p><label for=${id}>${title}</label><input id=${id} type="text" maxlength="200" autocapitalize="none" autocomplete="off" spellcheck=${false} disabled=${!!off}
-    placeholder=${example} value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} onChange=${(/** @type {any} */ e) => set(e.currentTarget.value.trim())} /></p>`;
+    placeholder=${`e.g. ${example}`} value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} onChange=${(/** @type {any} */ e) => set(e.currentTarget.value.trim())} /></p>`;
 }
 
 export function View() {
@@ -117,13 +118,14 @@ export function View() {
   const isFiltered = !!(wish.q || wish.package || wish.license);
   const isEmpty = list.value && !images.length && !list.problem;
   const set = !!(wish.package || wish.license);
-  return html`<h1>Catalogue</h1>
-    <p class="lead">Images that were kept on this server, under names that do not expire.</p>
+  return html`<div class="hero"><div><h1>Catalogue</h1>
+      <p class="lead">Images that were kept on this server, under names that do not expire.</p></div>
+      <${Art} /></div>
     <${Organizations} title="Kept for" id=${Number(wish.workspaceId)} choose=${(/** @type {number} */ to) => find({ workspaceId: to ? String(to) : "" })} />
     <form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
       e.preventDefault();
       find({});
-    }}><label for="find">Find images by their packages</label><input id="find" type="search" maxlength="200" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="samtools bwa …"
+    }}><label for="find">Find images by their packages</label><input id="find" type="search" maxlength="200" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="e.g. samtools bwa"
         value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} />
       <details class="more" open=${set}><summary>Package, version and licence</summary><div class="settings">
         <${Filter} id="package" title="With the package, also as a dependency" example="htslib" value=${wish.package} set=${(/** @type {string} */ v) => find({ package: v })} />
@@ -134,7 +136,7 @@ export function View() {
     <${Waiting} of=${list} what="The catalogue" />
     <p class="unseen" role="status">${list.value && !list.problem ? `${count(images.length, "image")}${next ? ", and more" : ""}` : ""}</p>
     ${isEmpty && (isFiltered ? html`<p class="empty">No kept image matches. <a href=${root.href}>Make one</a>, or <a href=${new URL("c", root).href}>show all</a>.</p>` : html`<${Empty} />`)}
-    ${!list.problem && images.length > 0 && html`<ul class="rows">${images.map((i) => html`<${Row} key=${i.id} image=${i} />`)}</ul>
+    ${!list.problem && images.length > 0 && html`<ul class="rows cards">${images.map((i) => html`<${Row} key=${i.id} image=${i} />`)}</ul>
       ${next && pages < mostPages && html`<p class="pager"><button type="button" class="small" onClick=${() => {
         history.replaceState({ pages: pages + 1 }, "");
         turn(pages + 1);

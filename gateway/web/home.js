@@ -7,12 +7,13 @@ import { Chips } from "./chips.js";
 import { Choice } from "./choice.js";
 import { follow } from "./history.js";
 import { html } from "./html.js";
+import { Art } from "./art.js";
 import { early } from "./early.js";
 import { Later } from "./later.js";
-import { age, channels, entries, exact, format, isPicked, isSingle, kind, order, platform, platforms, usualChannels } from "./order.js";
+import { age, channels, entries, exact, format, image, isPicked, isSingle, kind, order, platform, platforms, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Recent } from "./recent.js";
-import { Result, result, submit } from "./result.js";
+import { folded, Result, result, submit, unfold } from "./result.js";
 import { Search } from "./search.js";
 
 /** The options that all tabs share. */
@@ -29,7 +30,7 @@ function Machine() {
 function Channels() {
   return html`<details class="more" open=${channels.value.length > 0}><summary>Channels${channels.value.length ? "" : `: ${usualChannels.join(", ")}`}</summary>
     <label for="channels">Names or addresses; the first has the highest priority</label>
-    <input id="channels" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" value=${channels.value.join(", ")} placeholder=${usualChannels.join(", ")}
+    <input id="channels" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" value=${channels.value.join(", ")} placeholder=${`e.g. ${usualChannels.join(", ")}`}
       onChange=${(/** @type {any} */ e) => (channels.value = e.currentTarget.value.split(/[\s,]+/).filter(Boolean))} />
   </details>`;
 }
@@ -42,11 +43,11 @@ function Age() {
   return html`<details class="more age" open=${!!(asOf || minAge || minAgeExcept.length)}><summary>Age of packages</summary>
     <div class="settings">
       <p><label for="as-of">Channels as of</label><input id="as-of" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" maxlength="64" value=${asOf}
-        placeholder="2026-03-01" onChange=${(/** @type {any} */ e) => set({ asOf: e.currentTarget.value.trim() })} /></p>
+        placeholder="e.g. 2026-03-01" onChange=${(/** @type {any} */ e) => set({ asOf: e.currentTarget.value.trim() })} /></p>
       <p><label for="min-age">Minimum age</label><input id="min-age" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" maxlength="32" value=${minAge}
-        placeholder="7d" onChange=${(/** @type {any} */ e) => set({ minAge: e.currentTarget.value.trim() })} /></p>
+        placeholder="e.g. 7d" onChange=${(/** @type {any} */ e) => set({ minAge: e.currentTarget.value.trim() })} /></p>
       <p class="wide"><label for="min-age-except">Packages of any age</label><input id="min-age-except" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off"
-        value=${minAgeExcept.join(", ")} placeholder="openssl, ca-certificates"
+        value=${minAgeExcept.join(", ")} placeholder="e.g. openssl, ca-certificates"
         onChange=${(/** @type {any} */ e) => set({ minAgeExcept: e.currentTarget.value.split(/[\s,]+/).filter(Boolean) })} /></p>
     </div>
   </details>`;
@@ -83,6 +84,16 @@ function Submit() {
   return html`<button type="button" id="get" class="button" onClick=${submit} disabled=${!order.value || asking || impossible}>${asking ? "Asking…" : "Get container"}</button>`;
 }
 
+/** The request in one line, instead of the form, while its result is shown. */
+function Brief() {
+  const what = kind.value === "packages" ? entries.value.join(", ")
+    : kind.value === "image" ? [image.value, ...entries.value].join(" + ")
+    : kind.value === "dockerfile" ? "Dockerfile" : exact.value ? "Lock" : "Environment";
+  const on = platforms.value.map((p) => (p === "linux/arm64" ? "ARM" : "x86-64")).join(" and ");
+  return html`<div class="brief"><p><strong>${what}</strong> · ${on} · ${format.value === "sif" ? "Singularity" : "Docker"}</p>
+    <button type="button" class="pill" onClick=${() => unfold()}>Change</button></div>`;
+}
+
 /** Fills the form with the request of another view, and with what was entered before this script ran. @param {(() => void) | undefined} again */
 function fill(again) {
   batch(() => {
@@ -98,11 +109,13 @@ export function Home() {
     void resume().catch(() => undefined).then((again) => follow(() => fill(again))); // until the document is left
   }, []);
   return html`
-    <h1>What should be inside?</h1>
-    <p class="lead">Choose packages, and get the name of a container immediately. It is built in the background, and pulling waits for it.</p>
+    <div class="hero"><div><h1>What should be inside?</h1>
+      <p class="lead">Choose packages, and get the name of a container immediately. It is built in the background, and pulling waits for it.</p></div>
+      <${Art} /></div>
     ${lost.value.length > 0 && html`<section class="lost" aria-labelledby="lost"><h2 id="lost">What could not be copied</h2>
       <ul>${lost.value.map((text) => html`<li key=${text}>${text}</li>`)}</ul></section>`}
-    <form class="order" autocomplete="off" onSubmit=${(/** @type {Event} */ e) => e.preventDefault()}>
+    ${folded.value && html`<${Brief} />`}
+    <form class="order" autocomplete="off" hidden=${folded.value} onSubmit=${(/** @type {Event} */ e) => e.preventDefault()}>
     <div class="tabs" role="tablist" aria-label="Made from" onKeyDown=${turn}>
       ${tabs.map(([k, title]) => html`<button type="button" role="tab" id=${`tab-${k}`} key=${k} aria-selected=${kind.value === k} aria-controls="panel"
         tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}

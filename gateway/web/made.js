@@ -6,7 +6,7 @@ import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { canKeep, Keep } from "./keep.js";
 import { Expected, Failed, Steps } from "./progress.js";
-import { result } from "./result.js";
+import { result, unfold } from "./result.js";
 import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
@@ -36,13 +36,6 @@ function Kept({ id, earlier }) {
     ${differs && html`<p class="note problem">The packages or the base image have changed since the earlier name was made: the kept image has the current ones.</p>`}`;
 }
 
-/** Goes to the field that describes the image. */
-function change() {
-  const field = document.querySelector("#panel :is(#search, textarea, input[type=text])");
-  field?.scrollIntoView({ block: "center" });
-  if (field instanceof HTMLElement) field.focus();
-}
-
 /** @param {{given: Given, body: object}} props */
 export function View({ given, body }) {
   const title = useRef(/** @type {HTMLElement | null} */ (null));
@@ -58,7 +51,7 @@ export function View({ given, body }) {
   const end = watch?.end.value;
   if (end && !end.succeeded) {
     return html`<section class="result" aria-label="The container was not built"><${Failed} reason=${end.reasonCode} message=${end.message} />
-      <div class="actions"><button type="button" class="button" onClick=${change}>Change and try again</button> <a href=${buildPage(given.buildId ?? "")}>The build and its log</a></div></section>`;
+      <div class="actions"><button type="button" class="button" onClick=${unfold}>Change and try again</button> <a href=${buildPage(given.buildId ?? "")}>The build and its log</a></div></section>`;
   }
   return html`<section class="result" aria-labelledby="result-title">
     <h2 id="result-title" ref=${title} tabindex="-1">${given.keptId ? "Your image is kept" : "Your container"}</h2>

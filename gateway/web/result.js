@@ -1,5 +1,5 @@
 // The result of a request.
-import { signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, words } from "./api.js";
 import { html } from "./html.js";
@@ -16,6 +16,23 @@ import { Told } from "./told.js";
 
 /** The latest response; it is cleared when the request changes. */
 export const result = signal(/** @type {Result} */ ({ state: "none" }));
+
+/** The response whose form the user has opened again. */
+const unfolded = signal(/** @type {Given | undefined} */ (undefined));
+
+/** Reports whether the form is folded, because its result is shown. */
+export const folded = computed(() => result.value.state === "given" && result.value.given !== unfolded.value);
+
+/** Shows the form, and goes to the field that describes the image. */
+export function unfold() {
+  const r = result.peek();
+  unfolded.value = r.state === "given" ? r.given : undefined;
+  requestAnimationFrame(() => {
+    const field = document.querySelector("#panel :is(#search, textarea, input[type=text])");
+    field?.scrollIntoView({ block: "center" });
+    if (field instanceof HTMLElement) field.focus();
+  });
+}
 
 /** Loads the view of a container. */
 const made = () => import("./made.js");

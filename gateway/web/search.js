@@ -134,7 +134,7 @@ export function Search({ title }) {
     <label for="search">${title}</label>
     <div class="field">
       <input id="search" ref=${field} type="text" role="combobox" autocomplete="off" autocapitalize="none" spellcheck=${false}
-        placeholder=${entries.value.length ? "Add another" : "samtools, numpy=2, command:bcftools …"}
+        placeholder=${entries.value.length ? "Add another" : "e.g. samtools, numpy=2, command:bcftools"}
         aria-autocomplete="list" aria-expanded=${shown} aria-controls="found" aria-describedby="search-told"
         aria-activedescendant=${shown && active.value >= 0 ? `found-${active.value}` : undefined}
         value=${typed.value} onKeyDown=${key} onBlur=${() => (open.value = false)} onFocus=${() => (open.value = true)}

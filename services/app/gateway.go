@@ -19,6 +19,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	e.onClose(func() error { stop(); return nil })
 	rest, err := gateway.New(ctx, gateway.Conns{
 		Build: e.conns["build"], Conda: e.conns["conda"], Container: e.conns["container"], Inspect: e.conns["inspect"], Metrics: e.conns["metrics"],
+		Version:   e.version.Version,
 		Documents: func() []manual.Document { return []manual.Document{{Path: "deploy/config.md", Text: config.Page()}} },
 	})
 	if err != nil {

@@ -46,6 +46,9 @@ func TestWebPageFormBeforeScripts(t *testing.T) {
 		b.open(p.url + "/")
 		b.await(webField + `.getAttribute("role") === "combobox"`)
 		b.await(webSubmit + ".disabled") // effects ran
+		if got := b.text(`document.querySelector(".foot").innerText`); !strings.Contains(got, "Slipway 0.0.0-dev") || !strings.Contains(got, "Documentation") {
+			t.Errorf("the footer is %q", got)
+		}
 		if after := b.text(formShown); after != before {
 			t.Errorf("the scripts show\n%s\nthe document\n%s", after, before)
 		}
@@ -106,4 +109,11 @@ func (b *tab) scripts(on bool) {
 	b.t.Helper()
 	_, err := chromedp.Call(b.ctx(), emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !on})
 	b.must(err)
+}
+
+// unfold shows the form of a result again.
+func (b *tab) unfold() {
+	b.t.Helper()
+	b.eval(`document.querySelector(".brief button").click()`)
+	b.await(`!document.querySelector(".brief") && document.activeElement.matches("#panel *")`)
 }

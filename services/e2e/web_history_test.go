@@ -31,6 +31,10 @@ func TestWebPageHistory(t *testing.T) {
 	b.reload()
 	b.await(`document.querySelector(".copied.large code")?.innerText === "` + name + `"`)
 	b.good("after a reload", p.url)
+	b.await(`document.querySelector(".brief p").innerText === "samtools · x86-64 · Docker" && !document.querySelector("form.order").checkVisibility()`)
+	b.unfold()
+	b.await(webNamed(name)) // until the request changes
+	b.good("unfolded", p.url)
 	b.eval(`document.querySelector(".chip .remove").click()`)
 	b.await(`!document.querySelector(".result") && location.search === ""`)
 	b.await(`document.querySelector(".recent a")?.innerText === "samtools"`)
@@ -53,6 +57,7 @@ func TestWebPageHistory(t *testing.T) {
 	name = b.text(webName)
 	b.reload() // restores the text, too, which is not in the address
 	b.await(`document.querySelector(".copied.large code")?.innerText === "` + name + `" && document.querySelector("#environment").value.includes("samtools=1.20") && document.activeElement.id === "result-title"`)
+	b.unfold()
 	b.put("#environment", "\r  - bwa")
 	b.await(`!document.querySelector(".result")`)
 	b.eval(`location.assign("/")`)

@@ -81,6 +81,7 @@ func webSettings(t *testing.T) (plain []string, s settings, base string) {
 const (
 	webField   = `document.querySelector("#search")`
 	webSubmit  = `document.querySelector("#get")`
+	webBelow   = `document.querySelector(".machine").getBoundingClientRect().top`
 	webVerdict = `document.querySelector(".preflight .verdict")?.innerText`
 )
 
@@ -94,9 +95,12 @@ func TestWebPage(t *testing.T) {
 		b.await(webField)
 		b.good("empty", p.url)
 
-		b.eval(webField + ".focus()")
+		b.eval(webField + ".focus(); window.below = " + webBelow)
 		b.press("sam")
 		b.await(`document.querySelectorAll("#found li").length === 2`)
+		if got := b.text(webBelow + " === window.below"); got != "true" {
+			t.Error("the search moves the rest of the form")
+		}
 		b.good("search", p.url)
 		b.await(webField + `.getAttribute("aria-activedescendant") === "found-0"`)
 		b.press(kb.ArrowDown)
@@ -234,6 +238,7 @@ func TestWebPageFromFiles(t *testing.T) {
 		t.Errorf("the page's image of the lock is %s, want %s: %v", got, want, err)
 	}
 
+	b.unfold()
 	b.eval(`document.querySelector("#tab-environment").focus()`)
 	b.press(kb.ArrowRight)
 	b.await(`document.querySelector("#dockerfile")`)

@@ -1,1 +1,1 @@
-import"./chunk-MSROBSWU.js";
+import"./chunk-YWAUJ4C2.js";

@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-BMS32BLL.js";import"./chunk-W7KKJF7V.js";import"./chunk-TV64P7F5.js";import"./chunk-MSROBSWU.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

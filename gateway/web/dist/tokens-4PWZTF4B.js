@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-MUQ5NDMU.js";import"./chunk-DYXXODGO.js";import"./chunk-W7KKJF7V.js";import"./chunk-TV64P7F5.js";import"./chunk-MSROBSWU.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
