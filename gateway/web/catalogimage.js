@@ -33,7 +33,7 @@ function Name({ image: i, failed }) {
     return html`<section class="failed" aria-labelledby="deleted"><h2 id="deleted">The name was deleted</h2>
       <p class="why">${`The operator of this server deleted it on ${moment(i.deletionTime)}.${i.deletionReason ? ` The reason: ${i.deletionReason}` : ""}`}</p>
       <p>It can no longer be pulled. What was in the image is listed here, and its lock remains.</p></section>
-      <p class="copied"><code>${i.targetImage}</code></p>`;
+      <p class="copied"><code tabindex="0" aria-label="The name that it had">${i.targetImage}</code></p>`;
   }
   const shown = uses(i.targetImage).filter(([title]) => ["Docker", "Podman", "Apptainer"].includes(title));
   return html`${!i.digest && (failed ? html`<p class="verdict bad" role="status">Its build failed. A later pull builds it again.</p>`
@@ -133,7 +133,7 @@ function Cite({ id }) {
   const [shown, show] = useState(0);
   const [format, title, file] = citations[shown];
   return html`<section class="cite"><h2>How to cite it</h2>
-    <div class="choices" role="group" aria-label="Format of the citation">${citations.map(([f, name], n) => html`<button type="button" key=${f} aria-pressed=${n === shown} onClick=${() => show(n)}>${name}</button>`)}</div>
+    <div class="choices" aria-label="Format of the citation">${citations.map(([f, name], n) => html`<button type="button" key=${f} aria-pressed=${n === shown} onClick=${() => show(n)}>${name}</button>`)}</div>
     <${Citation} key=${format} id=${id} format=${format} title=${title} file=${file} /></section>`;
 }
 

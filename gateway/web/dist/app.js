@@ -1,1 +1,1 @@
-import"./chunk-YWAUJ4C2.js";
+import"./chunk-JGWF6YMF.js";

@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-2HYAN3C5.js";import"./chunk-7AM45N4B.js";import"./chunk-PP5DVUWA.js";import"./chunk-YWAUJ4C2.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-SU2KMYYB.js";import"./chunk-2KQOWU36.js";import"./chunk-7AM45N4B.js";import"./chunk-PP5DVUWA.js";import"./chunk-YWAUJ4C2.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
