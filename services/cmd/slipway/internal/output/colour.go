@@ -53,14 +53,20 @@ func Problem(cmd *cobra.Command) string {
 	return "slipway:"
 }
 
-var (
-	heading = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^[A-Z][A-Za-z -]*:$`) })
-	// A cell is between the ends of a line and two spaces.
-	badCell = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)(^|  )(FAILED(?: \([a-z-]*\))?|CANCELLED|failed|fail|CRITICAL|critical)(  |$)`)
-	})
-	goodCell = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)(^|  )(SUCCEEDED|COMPLETED|ready|ok)(  |$)`) })
-)
+// heading matches a heading of a help text.
+var heading = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[A-Z][A-Za-z -]*:$`)
+})
+
+// badCell matches a cell with a state that is a failure. Cells are between the ends of a line and two spaces.
+var badCell = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)(^|  )(FAILED(?: \([a-z-]*\))?|CANCELLED|failed|fail|CRITICAL|critical)(  |$)`)
+})
+
+// goodCell matches a cell with a state that is a success.
+var goodCell = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)(^|  )(SUCCEEDED|COMPLETED|ready|ok)(  |$)`)
+})
 
 // colouredHelp makes the headings of a help text bold.
 func colouredHelp(text []byte) []byte {

@@ -148,7 +148,9 @@ func memberOfType(name string, t reflect.Type) member {
 // fieldsOf returns the fields of an object; nil for other values.
 func fieldsOf(t reflect.Type) []string {
 	if t.Implements(reflect.TypeFor[proto.Message]()) {
-		return namesOfMessage(reflect.New(t.Elem()).Interface().(proto.Message).ProtoReflect().Descriptor())
+		if m, ok := reflect.New(t.Elem()).Interface().(proto.Message); ok {
+			return namesOfMessage(m.ProtoReflect().Descriptor())
+		}
 	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -35,7 +35,7 @@ func (s *Settings) choose(kept logins) (choice, error) {
 	if s.server != "" && s.context != "" {
 		return choice{}, usage.Errorf("--server and --context both name a server; give one")
 	}
-	name, server, source := "", "", ""
+	var name, server, source string
 	switch {
 	case s.server != "":
 		server, source = s.server, "--server"
