@@ -40,7 +40,7 @@ func TestKeptForAnOrganisation(t *testing.T) {
 			status int
 		}{
 			"no workspace": {order(0), p.token, http.StatusBadRequest}, "no participant": {order(lab), eve, http.StatusUnauthorized},
-			"no user": {order(0), "", http.StatusUnauthorized},
+			"no user":              {order(0), "", http.StatusUnauthorized},
 			"a scope without keep": {map[string]any{"containerImage": base, "keepScope": "public"}, p.token, http.StatusBadRequest},
 		} {
 			var header []string
