@@ -69,6 +69,12 @@ func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if isPage {
+		if stored.token == "" && r.Header.Get("Authorization") == "" {
+			// The page believes that a user is signed in. Without this, the request would be an anonymous one.
+			w.Header().Set("Cache-Control", "no-store")
+			WriteMessage(w, http.StatusUnauthorized, identified("Your session has ended; sign in again", w.Header()))
+			return
+		}
 		out := &pageWriter{ResponseWriter: w}
 		if stored.token != "" && r.Header.Get("Authorization") == "" {
 			r.Header.Set("Authorization", "Bearer "+stored.token)

@@ -111,10 +111,12 @@ func (s *sessions) exchange(ctx context.Context, in signInRequest) (session, err
 	if err != nil {
 		return session{}, err
 	}
+	created := session{token: made.GetAccessKey(), created: int64(made.GetToken().GetId())}
 	if ended != nil {
+		s.revoke(ctx, created)
 		return session{}, ended
 	}
-	return session{token: made.GetAccessKey(), created: int64(made.GetToken().GetId())}, nil
+	return created, nil
 }
 
 // revoke deletes the token that was created for a session. If this fails, the token expires with the session.

@@ -216,9 +216,10 @@ func TestSessionRefused(t *testing.T) {
 func TestSessionOfRequests(t *testing.T) {
 	t.Parallel()
 	cookie := "__Host-slipway=0." + given
+	const refused = "refused"
 	for name, c := range map[string]struct {
 		headers []string
-		want    string // the header Authorization behind the gateway
+		want    string // the header Authorization behind the gateway; refused if the page has no session
 	}{
 		"the page":                           {[]string{"Slipway-Page", origin, "Sec-Fetch-Site", "same-origin"}, "Bearer " + given},
 		"the page without Sec-Fetch-Site":    {[]string{"Slipway-Page", origin}, "Bearer " + given},
@@ -229,11 +230,17 @@ func TestSessionOfRequests(t *testing.T) {
 		"a page on another port":             {[]string{"Slipway-Page", origin, "Sec-Fetch-Site", "same-site"}, ""},
 		"an address that the user has typed": {[]string{"Slipway-Page", origin, "Sec-Fetch-Site", "none"}, ""},
 		"an old browser's page":              {[]string{"Slipway-Page", origin, "Origin", "https://evil.example"}, ""},
-		"the page at another port":           {[]string{"Slipway-Page", origin + ":8443"}, ""},
-		"the page without TLS":               {[]string{"Slipway-Page", "http://slipway.example.org"}, ""},
+		"the page at another port":           {[]string{"Slipway-Page", origin + ":8443"}, refused},
+		"the page without TLS":               {[]string{"Slipway-Page", "http://slipway.example.org"}, refused},
 	} {
 		s := newSite(t)
 		w := s.send(t, http.MethodGet, "/api/user-info", "", append([]string{"Cookie", "a=b; " + cookie, "Cookie", "slipway-8080=0.other; slipway_sign_in=c"}, c.headers...)...)
+		if c.want == refused {
+			if w.Code != http.StatusUnauthorized || s.reached != nil || !strings.Contains(w.Body.String(), "sign in again") {
+				t.Errorf("%s: %d %s", name, w.Code, w.Body)
+			}
+			continue
+		}
 		if got := s.reached.Get("Authorization"); got != c.want {
 			t.Errorf("%s: the request has %q, want %q", name, got, c.want)
 		}

@@ -59,6 +59,9 @@ func (s *Service) ListCatalog(ctx context.Context, req *containerv1.ListCatalogR
 		if q.Organization = who.GetOrganizationId(); q.Organization == 0 {
 			return nil, fault.Invalid.Newf("workspaceId: the workspace belongs to no organisation of this platform")
 		}
+		if len(who.GetRepositories()) > 0 { // the names give access to the images
+			return nil, fault.Denied.Newf("An access token of some repositories cannot list the images of an organisation").WithCode(fault.TokenScope)
+		}
 	}
 	q.Most++
 	list, err := s.store.Catalog(ctx, q)
@@ -275,6 +278,7 @@ func (s *Service) DeleteCatalogImage(ctx context.Context, req *containerv1.Delet
 		}
 		return nil, s.sqlFault("deleting a name", err)
 	}
+	// The id of an image of an organisation is published as it is: it gives no access any more.
 	if err := s.deps.Bus.Publish(Revoked, []byte(req.GetId())); err != nil { // otherwise they notice it within a minute
 		s.deps.Log.WarnContext(ctx, "The deletion of a name was not published", "kept_id", req.GetId(), "err", err)
 	}

@@ -99,6 +99,10 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	b.press(kb.Enter)
 	b.await(`document.querySelector("h1.id + .verdict").innerText === "Cancelled."`)
 	b.good("cancelled", p.url)
+	b.await(`document.querySelectorAll(".log time").length > 0`)
+	b.eval(button("Times") + ".click()")
+	b.await(`document.querySelector(".log time").getClientRects().length > 0 && Math.abs(new Date(document.querySelector(".log time").dateTime) - Date.now()) < 600000`)
+	b.good("log with times", p.url)
 	open()
 }
 

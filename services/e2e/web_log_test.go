@@ -83,7 +83,6 @@ func TestWebPageSearchesTheLog(t *testing.T) {
 	if got := b.text(moment + `.title + " " + ` + moment + `.dateTime + " " + (` + moment + `.dataset.at === new Date(` + moment + `.dateTime).toTimeString().slice(0, 8))`); got != "2026-01-31 12:11:07.250 UTC 2026-01-31T12:11:07.250Z true" {
 		t.Errorf("the time of a line is %s", got)
 	}
-	b.good("log with times", front.URL)
 	b.eval(button("Wrap") + ".click()")
 	b.await(`getComputedStyle(document.querySelector(".log")).whiteSpace === "pre"`)
 

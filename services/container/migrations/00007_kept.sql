@@ -22,7 +22,8 @@ CREATE TABLE container_kept (
     deleted_at      bigint NOT NULL,    -- 0: the name works
     deletion        text   NOT NULL     -- the reason
 );
-CREATE UNIQUE INDEX container_kept_by_content ON container_kept (content, organization) WHERE deleted_at = 0;
+CREATE UNIQUE INDEX container_kept_once ON container_kept (content, organization) WHERE deleted_at = 0;
+CREATE INDEX container_kept_by_content ON container_kept (content, organization, deleted_at);
 CREATE INDEX container_kept_by_client ON container_kept (client);
 CREATE INDEX container_kept_unbuilt ON container_kept (created_at) WHERE built_at = 0;
 CREATE INDEX container_kept_by_build ON container_kept (build_id);

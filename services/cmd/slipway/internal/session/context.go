@@ -101,7 +101,8 @@ A context is a name for a server. Commands use the first of these servers:
 
 The contexts are stored with the logins, in $XDG_CONFIG_HOME/slipway/logins.json
 (~/.config/slipway/logins.json). Each server has its own login, of
-` + "`slipway login --context NAME`" + `: a command sends a token only to the server of its login.`
+` + "`slipway login --context NAME`" + `: a command sends the token of a login only to the server
+of the login. With --context, SLIPWAY_TOKEN is only used if the server has no login.`
 	cmd.Example = `  slipway config add work https://slipway.example.org
   slipway login --context work --web
   slipway config use work
@@ -129,14 +130,14 @@ func configList(s *Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		current, err := s.choose(kept)
-		if err != nil {
-			return err
+		current := ""
+		if used, err := s.choose(kept); err == nil { // otherwise this command shows which contexts exist
+			current = serverKey(used.base)
 		}
 		rows, t := []listedContext{}, output.Table{{"NAME", "SERVER", "USER", "CURRENT"}}
 		for _, name := range slices.Sorted(maps.Keys(kept.Contexts)) {
 			server := kept.Contexts[name]
-			row := listedContext{name, server, kept.Logins[server].User, server == serverKey(current.base)}
+			row := listedContext{name, server, kept.Logins[server].User, server == current}
 			rows = append(rows, row)
 			t = append(t, []string{name, server, cmp.Or(row.User, "-"), output.YesNo(&row.Current)})
 		}
@@ -186,9 +187,13 @@ func configUse(s *Settings) *cobra.Command {
 					return "", err
 				}
 				kept.Server = server
-				for name, value := range map[string]string{"SLIPWAY_SERVER": s.envServer, "SLIPWAY_CONTEXT": s.envContext} {
-					if value != "" {
-						cmd.PrintErrln("slipway: " + name + " is set, and takes precedence over the context")
+				for _, set := range [][2]string{{"SLIPWAY_SERVER", s.envServer}, {"SLIPWAY_CONTEXT", s.envContext}, {"SLIPWAY_TOKEN", s.token}} {
+					switch {
+					case set[1] == "":
+					case set[0] == "SLIPWAY_TOKEN":
+						cmd.PrintErrln("slipway: SLIPWAY_TOKEN is set, and is sent to this server instead of its login")
+					default:
+						cmd.PrintErrln("slipway: " + set[0] + " is set, and takes precedence over the context")
 					}
 				}
 				return "Commands now use " + args[0] + ", " + server + ".", nil

@@ -139,7 +139,10 @@ func (s *Settings) Do(ctx context.Context, what Call, out proto.Message) ([]byte
 
 // bearer returns the access token; "" for none.
 func (s *Settings) bearer(kept login) (string, error) {
-	if s.tokenFile == "" {
+	switch {
+	case s.tokenFile == "" && s.context != "": // SLIPWAY_TOKEN may be that of another server
+		return cmp.Or(kept.Token, s.token), nil
+	case s.tokenFile == "":
 		return cmp.Or(s.token, kept.Token), nil
 	}
 	raw, err := os.ReadFile(s.tokenFile)
