@@ -86,7 +86,8 @@ func TestWebPageSearchesTheLog(t *testing.T) {
 	b.eval(button("Wrap") + ".click()")
 	b.await(`getComputedStyle(document.querySelector(".log")).whiteSpace === "pre"`)
 
-	b = openTab(t, browser, front.URL+"/view/builds/0123456789abcdef_1#L60")
+	b.visit(front.URL + "/view/inspect")
+	b.visit(front.URL + "/view/builds/0123456789abcdef_1#L60")
 	b.await(fmt.Sprintf(inView, "L60"))
 	b.eval(`location.hash = "L7300"`)
 	b.await(fmt.Sprintf(inView, "L7300"))
