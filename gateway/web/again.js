@@ -27,7 +27,7 @@ export function again(recipe) {
 /** Reports whether enough of the request is known to repeat it. @param {Recipe} recipe */
 export const canRepeat = (recipe) => !!(recipe.condaFile || recipe.containerFile);
 
-/** Returns a function that fills the form with the request that another view has stored; undefined if there is none. */
+/** Returns a function that fills the form with the request that another view has stored; undefined without a stored request. */
 export async function resume() {
   /** @type {Recipe} */
   let left;

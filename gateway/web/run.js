@@ -39,7 +39,7 @@ function About({ run }) {
   return html`<p class="about">${facts.filter(Boolean).join(" · ")}</p>`;
 }
 
-/** A section of Nextflow's error report, without its indentation; "" if there is none. @param {string} report @param {string} title */
+/** A section of Nextflow's error report, without its indentation; "" without such a section. @param {string} report @param {string} title */
 function sectionOf(report, title) {
   const lines = report.split("\n");
   const from = lines.indexOf(`${title}:`) + 1;

@@ -13,7 +13,7 @@ import (
 )
 
 // folder is the work folder of tasks, whose name must be quoted in commands.
-const folder = "/work/it's `id` $(id)/" + probe
+const folder = "/data/it's `id` $(id)/" + probe
 
 // reportLong reports a run of many tasks, one of which failed; tell has further members of the run's last report. No
 // task reports its memory.

@@ -37,6 +37,11 @@ func HasColour(cmd *cobra.Command, w io.Writer) bool {
 	if _, ok := cmd.Root().Annotations[colourMark]; !ok {
 		return false
 	}
+	return IsTerminal(w)
+}
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

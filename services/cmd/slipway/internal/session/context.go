@@ -61,6 +61,16 @@ func (s *Settings) choose(kept logins) (choice, error) {
 	return choice{base, source}, err
 }
 
+// current returns the stored logins, and the server of a command.
+func (s *Settings) current() (logins, choice, error) {
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return kept, choice{}, err
+	}
+	used, err := s.choose(kept)
+	return kept, used, err
+}
+
 // names returns the names of the contexts of a server, sorted.
 func (l logins) names(key string) []string {
 	var out []string
@@ -274,11 +284,7 @@ func configShow(s *Settings) *cobra.Command {
 	}
 	format := output.Flag(cmd, shownConfig{})
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		kept, err := readLogins(s.logins)
-		if err != nil {
-			return err
-		}
-		used, err := s.choose(kept)
+		kept, used, err := s.current()
 		if err != nil {
 			return err
 		}

@@ -94,11 +94,7 @@ func (s *Settings) newLogin(cmd *cobra.Command, base *url.URL, d *prompt.Dialogu
 // chooseServer returns the server to sign in to. It prompts for it if there is a terminal and
 // no flag.
 func (s *Settings) chooseServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
-	kept, err := readLogins(s.logins)
-	if err != nil {
-		return nil, err
-	}
-	used, err := s.choose(kept)
+	_, used, err := s.current()
 	if err != nil {
 		return nil, err
 	}
@@ -155,11 +151,7 @@ ends it.`,
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			kept, err := readLogins(s.logins)
-			if err != nil {
-				return err
-			}
-			used, err := s.choose(kept)
+			kept, used, err := s.current()
 			if err != nil {
 				return err
 			}

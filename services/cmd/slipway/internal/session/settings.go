@@ -63,25 +63,11 @@ func (s *Settings) Add(root *cobra.Command, env func(string) string) {
 }
 
 // IsLive reports whether output to w can be replaced in place.
-func (s *Settings) IsLive(w io.Writer) bool {
-	if s.dumb {
-		return false
-	}
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+func (s *Settings) IsLive(w io.Writer) bool { return !s.dumb && output.IsTerminal(w) }
 
 // Client returns a client of the server that the settings name.
 func (s *Settings) Client() (*Client, error) {
-	kept, err := readLogins(s.logins)
-	if err != nil {
-		return nil, err
-	}
-	used, err := s.choose(kept)
+	kept, used, err := s.current()
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +80,7 @@ func (s *Settings) Client() (*Client, error) {
 
 // ServerURL returns the URL of the server that the settings name; "" if it is invalid, which Client reports.
 func (s *Settings) ServerURL() string {
-	kept, err := readLogins(s.logins)
-	if err != nil {
-		return ""
-	}
-	used, err := s.choose(kept)
+	_, used, err := s.current()
 	if err != nil {
 		return ""
 	}
