@@ -5,18 +5,17 @@ import (
 	"unsafe"
 	"weak"
 
-	"github.com/maypok86/otter/v2"
-
 	"slipway.dev/services/conda/index"
 	"slipway.dev/services/conda/solver"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 )
 
 // A recordCache caches the decoded records of names that solves use, because most solves read
 // the same names: decoding them is half of a solve. It is safe for concurrent use.
 type recordCache struct {
-	*otter.Cache[recordKey, []spec.Record]
+	*memo.Cache[recordKey, []spec.Record]
 }
 
 // A recordKey identifies the records of a name in a list. It does not keep the list open.
@@ -29,10 +28,10 @@ type recordKey struct {
 const recordsUnused = 5 * time.Minute
 
 func newRecordCache() recordCache {
-	return recordCache{otter.Must(&otter.Options[recordKey, []spec.Record]{
-		MaximumWeight:    limits.CondaRecordsCached,
-		Weigher:          func(_ recordKey, records []spec.Record) uint32 { return sizeOf(records) },
-		ExpiryCalculator: otter.ExpiryAccessing[recordKey, []spec.Record](recordsUnused),
+	return recordCache{memo.NewCache(memo.Options[recordKey, []spec.Record]{
+		Weight: limits.CondaRecordsCached,
+		Weigh:  func(_ recordKey, records []spec.Record) uint32 { return sizeOf(records) },
+		Idle:   recordsUnused,
 	})}
 }
 
@@ -54,7 +53,7 @@ type cachedList struct {
 // Records implements solver.Source.
 func (l cachedList) Records(name string) ([]spec.Record, error) {
 	key := recordKey{weak.Make(l.Index), name}
-	if known, ok := l.cache.GetIfPresent(key); ok {
+	if known, ok := l.cache.Get(key); ok {
 		return known, nil
 	}
 	records, err := l.Index.Records(name)

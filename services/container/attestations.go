@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -46,11 +45,11 @@ type attested struct {
 type statements = memo.Memo[attested, []*containerv1.Attestation]
 
 func newStatements() *statements {
-	return memo.New(&otter.Options[attested, []*containerv1.Attestation]{
+	return memo.New(memo.Options[attested, []*containerv1.Attestation]{
 		// Another statement may be made when an image was built again.
-		ExpiryCalculator: otter.ExpiryWriting[attested, []*containerv1.Attestation](limits.AttestationAge),
-		MaximumWeight:    limits.AttestationMemory,
-		Weigher: func(_ attested, list []*containerv1.Attestation) uint32 {
+		Age:    limits.AttestationAge,
+		Weight: limits.AttestationMemory,
+		Weigh: func(_ attested, list []*containerv1.Attestation) uint32 {
 			n := 256
 			for _, a := range list {
 				n += len(a.GetManifest()) + len(a.GetBundle())

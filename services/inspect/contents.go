@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/maypok86/otter/v2"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/inspect/installed"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 )
 
 // contents is what package managers record in a sequence of layers.
@@ -29,19 +29,19 @@ type contentsKey [sha256.Size]byte
 // A contentsCache caches contents, and the layers below the environment of images with a lock, which many of
 // these images share. Layers are immutable.
 type contentsCache struct {
-	cache *otter.Cache[contentsKey, *contents]
-	below *otter.Cache[contentsKey, *installed.Image]
+	cache *memo.Cache[contentsKey, *contents]
+	below *memo.Cache[contentsKey, *installed.Image]
 }
 
 func newContentsCache() *contentsCache {
 	return &contentsCache{
-		otter.Must(&otter.Options[contentsKey, *contents]{
-			MaximumWeight: limits.ContentsKept,
-			Weigher:       func(_ contentsKey, c *contents) uint32 { return c.weight },
+		memo.NewCache(memo.Options[contentsKey, *contents]{
+			Weight: limits.ContentsKept,
+			Weigh:  func(_ contentsKey, c *contents) uint32 { return c.weight },
 		}),
-		otter.Must(&otter.Options[contentsKey, *installed.Image]{
-			MaximumWeight: limits.ContentsKept,
-			Weigher:       func(_ contentsKey, m *installed.Image) uint32 { return weightOf(m) },
+		memo.NewCache(memo.Options[contentsKey, *installed.Image]{
+			Weight: limits.ContentsKept,
+			Weigh:  func(_ contentsKey, m *installed.Image) uint32 { return weightOf(m) },
 		}),
 	}
 }
@@ -81,7 +81,7 @@ func (r *packageReader) contents(ctx context.Context, s stack) (*contents, error
 		return nil, err
 	}
 	cache := r.service.contents.cache
-	if c, ok := cache.GetIfPresent(key); ok {
+	if c, ok := cache.Get(key); ok {
 		return c, nil
 	}
 	turn, err := r.service.listings.pool.Acquire(ctx, fairshare.Request{Client: r.who.Client(ctx), Class: fairshare.Long})
@@ -89,7 +89,7 @@ func (r *packageReader) contents(ctx context.Context, s stack) (*contents, error
 		return nil, err
 	}
 	defer turn.Release()
-	if c, ok := cache.GetIfPresent(key); ok { // cached by a concurrent call
+	if c, ok := cache.Get(key); ok { // cached by a concurrent call
 		return c, nil
 	}
 	image, err := r.readStack(ctx, s)
@@ -111,7 +111,7 @@ func (r *packageReader) readStack(ctx context.Context, s stack) (*installed.Imag
 	if err != nil {
 		return nil, err
 	}
-	below, cached := r.service.contents.below.GetIfPresent(key)
+	below, cached := r.service.contents.below.Get(key)
 	if !cached {
 		if below, err = r.readAll(ctx, s.below); err != nil {
 			return nil, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -16,6 +15,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/layertar"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -23,7 +23,7 @@ import (
 // listings limits the number of layers that are read concurrently, and caches small listings.
 // Safe for concurrent use.
 type listings struct {
-	cache *otter.Cache[listingKey, *listing.Listing]
+	cache *memo.Cache[listingKey, *listing.Listing]
 	pool  *fairshare.Pool
 }
 
@@ -40,9 +40,9 @@ func newListings() *listings {
 			Name: "layers that are read to list their files", Capacity: limits.ListedAtOnce, PerClient: limits.ListedAtOnceClient, Reserved: 1,
 			MaxWaiting: limits.ListedWaiting, MaxWaitingPerClient: limits.ListedWaitingClient, MaxWait: limits.ListedWait,
 		}),
-		cache: otter.Must(&otter.Options[listingKey, *listing.Listing]{
-			MaximumWeight: limits.ListingsKept,
-			Weigher:       func(_ listingKey, l *listing.Listing) uint32 { return l.Weight() },
+		cache: memo.NewCache(memo.Options[listingKey, *listing.Listing]{
+			Weight: limits.ListingsKept,
+			Weigh:  func(_ listingKey, l *listing.Listing) uint32 { return l.Weight() },
 		}),
 	}
 }
@@ -54,7 +54,7 @@ func (s *Service) list(ctx context.Context, who caller.ID, l imageReader, layer 
 	if err != nil {
 		return listing.Page{}, err
 	}
-	if all, ok := s.listings.cache.GetIfPresent(from.key); ok {
+	if all, ok := s.listings.cache.Get(from.key); ok {
 		return all.Page(q), nil
 	}
 	cost := &layerCharge{charge: func(pulls int) error { return s.charge(ctx, who, pulls) }}
@@ -66,7 +66,7 @@ func (s *Service) list(ctx context.Context, who caller.ID, l imageReader, layer 
 		return listing.Page{}, err
 	}
 	defer turn.Release()
-	if all, ok := s.listings.cache.GetIfPresent(from.key); ok { // cached by a concurrent call
+	if all, ok := s.listings.cache.Get(from.key); ok { // cached by a concurrent call
 		return all.Page(q), nil
 	}
 	page, all, err := read(ctx, from, layer, cost.chargeUnpacked, q)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 
 	"slipway.dev/services/internal/limits"
@@ -32,7 +31,7 @@ type resolvedTag struct {
 type tagCache struct {
 	now       func() time.Time
 	freshness time.Duration
-	known     *otter.Cache[tagKey, resolvedTag]
+	known     *memo.Cache[tagKey, resolvedTag]
 	asking    memo.Flight[tagKey, resolvedTag]
 	hits      *stats.Counter
 }
@@ -40,7 +39,7 @@ type tagCache struct {
 func newTagCache(d Deps) *tagCache {
 	return &tagCache{
 		now: d.Now, freshness: d.TagFreshness, hits: stats.NewCounter(),
-		known: otter.Must(&otter.Options[tagKey, resolvedTag]{MaximumSize: limits.TagAnswers}),
+		known: memo.NewCache(memo.Options[tagKey, resolvedTag]{Most: limits.TagAnswers}),
 	}
 }
 
@@ -54,7 +53,7 @@ func (t *tagCache) lookup(ctx context.Context, key tagKey, kept bool, work func(
 		})
 		return a.Tag, err
 	}
-	if a, ok := t.known.GetIfPresent(key); ok && t.now().Sub(a.asked) < t.freshness {
+	if a, ok := t.known.Get(key); ok && t.now().Sub(a.asked) < t.freshness {
 		t.hits.RecordHits(1)
 		return a.Tag, nil
 	}
@@ -66,7 +65,7 @@ func (t *tagCache) lookup(ctx context.Context, key tagKey, kept bool, work func(
 	})
 	switch {
 	case err != nil:
-		t.known.Invalidate(key) // the login may no longer be allowed to read it
+		t.known.Delete(key) // the login may no longer be allowed to read it
 	case t.freshness > 0:
 		t.known.Set(key, a)
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -100,15 +99,15 @@ func newImages(d Deps) *images {
 	return &images{
 		docHits: docHits, madeHits: madeHits, containers: d.Containers, policy: rules{d.Policy}, now: d.Now, log: d.Log,
 		client: d.Upstream, reads: cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
-		docs: memo.New(&otter.Options[docKey, oci.Document]{
-			MaximumWeight: half,
-			StatsRecorder: docHits,
-			Weigher:       func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
+		docs: memo.New(memo.Options[docKey, oci.Document]{
+			Weight: half,
+			Hits:   docHits,
+			Weigh:  func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
 		}),
-		generated: memo.New(&otter.Options[imageKey, *image]{
-			MaximumWeight: half,
-			StatsRecorder: madeHits,
-			Weigher:       func(_ imageKey, img *image) uint32 { return img.weight() },
+		generated: memo.New(memo.Options[imageKey, *image]{
+			Weight: half,
+			Hits:   madeHits,
+			Weigh:  func(_ imageKey, img *image) uint32 { return img.weight() },
 		}),
 	}
 }

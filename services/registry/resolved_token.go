@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/nats-io/nats.go"
 	"github.com/opencontainers/go-digest"
@@ -133,10 +132,10 @@ type tokens struct {
 	containers containerv1.ContainerServiceClient
 	now        func() time.Time
 	// known holds plans by token key.
-	known *otter.Cache[string, *resolvedToken]
+	known *memo.Cache[string, *resolvedToken]
 	hits  *stats.Counter
 	// refused holds unknown and revoked tokens by key, each with its own lifetime.
-	refused *otter.Cache[string, time.Duration]
+	refused *memo.Cache[string, time.Duration]
 	flight  memo.Flight[string, *resolvedToken]
 	policy  rules
 	sub     *nats.Subscription
@@ -161,14 +160,14 @@ func cachesOnly(c containerv1.ContainerServiceClient) *tokens {
 		containers: c,
 		hits:       hits,
 		now:        time.Now,
-		known: otter.Must(&otter.Options[string, *resolvedToken]{
-			MaximumSize:      50_000,
-			ExpiryCalculator: otter.ExpiryWriting[string, *resolvedToken](planTTL),
-			StatsRecorder:    hits,
+		known: memo.NewCache(memo.Options[string, *resolvedToken]{
+			Most: 50_000,
+			Age:  planTTL,
+			Hits: hits,
 		}),
-		refused: otter.Must(&otter.Options[string, time.Duration]{
-			MaximumSize:      100_000,
-			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, time.Duration]) time.Duration { return e.Value }),
+		refused: memo.NewCache(memo.Options[string, time.Duration]{
+			Most:  100_000,
+			AgeOf: func(d time.Duration) time.Duration { return d },
 		}),
 	}
 }
@@ -180,8 +179,8 @@ func (t *tokens) close() error {
 
 // forget stops the caches.
 func (t *tokens) forget() {
-	t.known.StopAllGoroutines()
-	t.refused.StopAllGoroutines()
+	t.known.Stop()
+	t.refused.Stop()
 }
 
 // keyOf returns the cache key of a token: its SHA-256 in hex, as revocation messages have
@@ -195,23 +194,23 @@ func keyOf(token string) string {
 // is sent instead of a key, is looked up again, since the response has the reason of its deletion.
 func (t *tokens) revoke(key string) {
 	if oci.IsKeptID(key) {
-		t.known.Invalidate(keyOf(key))
+		t.known.Delete(keyOf(key))
 		return
 	}
 	t.refused.Set(key, 2*planTTL)
-	t.known.Invalidate(key)
+	t.known.Delete(key)
 }
 
 // get returns a token's plan, or NAME_UNKNOWN.
 func (t *tokens) get(ctx context.Context, token string) (*resolvedToken, error) {
 	key := keyOf(token)
-	if known, ok := t.known.GetIfPresent(key); ok {
+	if known, ok := t.known.Get(key); ok {
 		if !t.now().Before(known.expires) {
 			return nil, unknownName(nil)
 		}
 		return known, nil
 	}
-	if _, ok := t.refused.GetIfPresent(key); ok {
+	if _, ok := t.refused.Get(key); ok {
 		return nil, unknownName(nil)
 	}
 	return t.flight.Do(ctx, token, func(ctx context.Context) (*resolvedToken, error) { return t.fetch(ctx, token, false) })
@@ -234,7 +233,7 @@ func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolved
 	key := keyOf(token)
 	resp, err := t.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		t.known.Invalidate(key)
+		t.known.Delete(key)
 		if oci.IsKeptID(token) { // it may have been deleted, which each response says
 			return nil, coded(fault.NotFound.New(e.Public, err), "NAME_UNKNOWN")
 		}
@@ -260,7 +259,7 @@ func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolved
 	if !fresh {
 		out.refused = t.policy.check(ctx, resp.GetPlan())
 	}
-	if _, revoked := t.refused.GetIfPresent(key); revoked {
+	if _, revoked := t.refused.Get(key); revoked {
 		return nil, unknownName(nil)
 	}
 	if !fresh {

@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -79,7 +78,7 @@ func New(o Options) (*Claims, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := memo.New(&otter.Options[string, struct{}]{MaximumSize: noted, ExpiryCalculator: otter.ExpiryWriting[string, struct{}](noteInterval)})
+	known := memo.New(memo.Options[string, struct{}]{Most: noted, Age: noteInterval})
 	return &Claims{nc: o.NATS, js: js, log: o.Log, signer: s, keys: newKeys(o), noted: known, After: time.After}, nil
 }
 

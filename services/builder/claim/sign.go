@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/bus/buildbus"
@@ -71,8 +69,8 @@ type validKey struct {
 }
 
 func newKeys(o Options) *keys {
-	return &keys{work: o.Work, known: memo.New(&otter.Options[string, validKey]{
-		MaximumSize: limits.WorkerKeys, ExpiryCalculator: otter.ExpiryWriting[string, validKey](limits.WorkerKeyLease),
+	return &keys{work: o.Work, known: memo.New(memo.Options[string, validKey]{
+		Most: limits.WorkerKeys, Age: limits.WorkerKeyLease,
 	})}
 }
 

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -29,8 +28,8 @@ import (
 type Links struct {
 	client *upstream.Client
 	log    *slog.Logger
-	good   *otter.Cache[string, struct{}]
-	right  *otter.Cache[linkedLayer, struct{}]
+	good   *memo.Cache[string, struct{}]
+	right  *memo.Cache[linkedLayer, struct{}]
 	flight memo.Flight[linkedLayer, hashed]
 	// turns divides the concurrent downloads among clients.
 	turns *fairshare.Pool
@@ -51,8 +50,8 @@ type hashed struct {
 }
 
 // lately returns a cache whose entries expire after d.
-func lately[K comparable](d time.Duration) *otter.Cache[K, struct{}] {
-	return otter.Must(&otter.Options[K, struct{}]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[K, struct{}](d)})
+func lately[K comparable](d time.Duration) *memo.Cache[K, struct{}] {
+	return memo.NewCache(memo.Options[K, struct{}]{Most: 10_000, Age: d})
 }
 
 // NewLinks returns an empty cache.
@@ -69,7 +68,7 @@ func NewLinks(c *upstream.Client, reg prometheus.Registerer, log *slog.Logger) *
 
 // Check requests the first byte of a URL in a field.
 func (l *Links) Check(ctx context.Context, field, url string) error {
-	if _, ok := l.good.GetIfPresent(url); ok {
+	if _, ok := l.good.Get(url); ok {
 		return nil
 	}
 	if err := l.client.Probe(ctx, url); err != nil {
@@ -114,7 +113,7 @@ func (l *Links) fetch(fetching context.Context, client fairshare.Client, want li
 // large, or cannot be verified before fetching ends, is accepted: pulling clients verify it.
 func (l *Links) Verify(ctx, fetching context.Context, u *Unpacking, field string, layer *containerv1.Layer) error {
 	want := linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()}
-	if _, ok := l.right.GetIfPresent(want); ok {
+	if _, ok := l.right.Get(want); ok {
 		return l.Check(ctx, field+".location", want.url)
 	}
 	most := min(u.left, limits.LayerFloor+limits.LayerRatio*want.size)

@@ -218,7 +218,7 @@ func TestLayersOfOneClient(t *testing.T) {
 		if err := l.Verify(t.Context(), fetching, &Unpacking{client: tc.client, left: limits.LayersExpanded}, "f", layer); err != nil {
 			t.Error(err)
 		}
-		_, verified := l.right.GetIfPresent(linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()})
+		_, verified := l.right.Get(linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()})
 		if verified != tc.want {
 			t.Errorf("the layer is verified: %t, want %t", verified, tc.want)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/containerd/platforms"
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/protobuf/proto"
@@ -85,18 +84,18 @@ const includedMemory = 16 << 20
 func New(client *upstream.Client, reads *pullthrough.Reader, keychain *caller.Keychain) *Sources {
 	return &Sources{
 		client: client, reads: reads, direct: pullthrough.Direct(client), keychain: keychain,
-		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
-			MaximumSize:      20_000,
-			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
+		known: memo.New(memo.Options[sourceKey, digest.Digest]{
+			Most: 20_000,
+			Age:  sourceTTL,
 		}),
-		augmented: memo.New(&otter.Options[augmentedKey, map[digest.Digest]digest.Digest]{
-			MaximumSize:      5_000,
-			ExpiryCalculator: otter.ExpiryWriting[augmentedKey, map[digest.Digest]digest.Digest](augmentedTTL),
+		augmented: memo.New(memo.Options[augmentedKey, map[digest.Digest]digest.Digest]{
+			Most: 5_000,
+			Age:  augmentedTTL,
 		}),
-		included: memo.New(&otter.Options[includedKey, []oci.Layer]{
-			MaximumWeight:    includedMemory,
-			ExpiryCalculator: otter.ExpiryWriting[includedKey, []oci.Layer](sourceTTL),
-			Weigher:          func(_ includedKey, layers []oci.Layer) uint32 { return uint32(512 * (len(layers) + 1)) },
+		included: memo.New(memo.Options[includedKey, []oci.Layer]{
+			Weight: includedMemory,
+			Age:    sourceTTL,
+			Weigh:  func(_ includedKey, layers []oci.Layer) uint32 { return uint32(512 * (len(layers) + 1)) },
 		}),
 	}
 }

@@ -48,7 +48,7 @@ func (k *Keychain) Forget(change string) {
 	k.changes.Add(1)
 	for key := range k.cache.Keys() {
 		if c.UserID != 0 && key.caller.UserID == c.UserID || c.WorkspaceID != 0 && key.caller.WorkspaceID == c.WorkspaceID {
-			k.cache.Invalidate(key)
+			k.cache.Delete(key)
 		}
 	}
 }

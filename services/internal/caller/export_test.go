@@ -1,4 +1,4 @@
 package caller
 
 // Stop ends the background goroutines of the cache.
-func (k *Keychain) Stop() { k.cache.StopAllGoroutines() }
+func (k *Keychain) Stop() { k.cache.Stop() }

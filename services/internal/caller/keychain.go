@@ -10,10 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -26,7 +25,7 @@ type Keychain struct {
 	shared   bool
 	platform platformv1.AccessServiceClient
 	builds   BuildRepository
-	cache    *otter.Cache[keychainKey, userLogin]
+	cache    *memo.Cache[keychainKey, userLogin]
 	// changes counts calls of Forget, so that a login that was looked up before is not
 	// cached.
 	changes *atomic.Int64
@@ -68,9 +67,9 @@ const keychainTTL = time.Minute
 // NewKeychain returns a Keychain with the service's own logins (see ReadAuthFile) and the
 // platform that stores the users' logins.
 func NewKeychain(service map[string]upstream.Login, platform platformv1.AccessServiceClient) *Keychain {
-	return &Keychain{service: service, platform: platform, changes: &atomic.Int64{}, cache: otter.Must(&otter.Options[keychainKey, userLogin]{
-		MaximumSize:      10_000,
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[keychainKey, userLogin]) time.Duration { return e.Value.ttl }),
+	return &Keychain{service: service, platform: platform, changes: &atomic.Int64{}, cache: memo.NewCache(memo.Options[keychainKey, userLogin]{
+		Most:  10_000,
+		AgeOf: func(l userLogin) time.Duration { return l.ttl },
 	})}
 }
 
@@ -192,7 +191,7 @@ func (k *Keychain) ownAccess(ctx context.Context, caller ID, host, repository st
 	scope := caller.String()
 	caller.Repositories = ""
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
-	if cached, ok := k.cache.GetIfPresent(key); ok {
+	if cached, ok := k.cache.Get(key); ok {
 		return upstream.Access{Scope: scope, Login: cached.login, Withheld: cached.withheld}, nil
 	}
 	before := k.changes.Load()

@@ -32,7 +32,7 @@ func condaRules() []Rule {
 		{Package: packages + "artifact", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}},
 		{Package: packages + "activation", May: []string{"services/internal/limits"}, Never: []string{buildkit, sql, redis}},
 		{Package: packages + "layering", May: []string{
-			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/chunked", "services/internal/fault", "services/internal/layertar", "services/internal/limits",
+			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/chunked", "services/internal/fault", "services/internal/layertar", "services/internal/limits", "services/internal/memo",
 			"services/internal/oci", "services/internal/soci", "services/internal/upstream", "services/internal/ztoc", mount + "environment", mount + "erofs", mount + "pack",
 		}, Never: []string{buildkit, sql, redis}},
 		// The service. No other package imports it.

@@ -76,7 +76,7 @@ func internalRules() []Rule {
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
 		}},
 		{Package: "services/internal/caller", May: []string{
-			"proto/gen/...", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit",
+			"proto/gen/...", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/ratelimit",
 			"services/internal/rpc", "services/internal/upstream",
 		}},
 		{Package: eventBus, May: []string{"proto/gen/...", "services/internal/bus", "services/internal/limits"}, Never: []string{buildkit, sql, redis}},
@@ -96,7 +96,7 @@ func internalRules() []Rule {
 		{Package: "services/internal/vex", May: []string{"proto/gen/...", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/package-url/packageurl-go", "google.golang.org/protobuf/proto",
 		}},
-		{Package: "services/internal/vex/owners", May: []string{"proto/gen/...", "services/internal/caller", "services/internal/limits", "services/internal/memo", "services/internal/vex"}, Only: []string{"github.com/maypok86/otter/..."}},
+		{Package: "services/internal/vex/owners", May: []string{"proto/gen/...", "services/internal/caller", "services/internal/limits", "services/internal/memo", "services/internal/vex"}},
 		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
 		{Package: "services/internal/pullthrough", May: []string{
 			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/maypok86/otter/v2"
-
 	"slipway.dev/services/internal/memo"
 )
 
 func TestMemo(t *testing.T) {
 	t.Parallel()
-	m := memo.New(&otter.Options[string, int]{MaximumSize: 10})
+	m := memo.New(memo.Options[string, int]{Most: 10})
 	lookups := 0
 	get := func(v int, err error) (int, error) {
 		return m.Get(t.Context(), "key", func(context.Context) (int, error) { lookups++; return v, err })

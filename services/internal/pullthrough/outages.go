@@ -19,7 +19,7 @@ type place struct {
 // isDown reports whether a registry is not to be asked about what is known: it was unavailable,
 // too slow, or limited requests.
 func (r *Reader) isDown(repo upstream.Repository, a upstream.Access) bool {
-	until, ok := r.outages.GetIfPresent(place{repo, a.Login})
+	until, ok := r.outages.Get(place{repo, a.Login})
 	return ok && r.now().Before(until)
 }
 
@@ -38,7 +38,7 @@ func (r *Reader) observe(ctx context.Context, repo upstream.Repository, a upstre
 	e, ok := fault.As(err)
 	switch {
 	case err == nil || isRefusal(err):
-		r.outages.Invalidate(place{repo, a.Login})
+		r.outages.Delete(place{repo, a.Login})
 		return false
 	case !ok || !upstream.IsOutage(e):
 		return false // its answer is wrong, it was not asked, or the client disconnected
@@ -55,7 +55,7 @@ func (r *Reader) observe(ctx context.Context, repo upstream.Repository, a upstre
 
 // logOutage logs once a minute that a registry is unavailable.
 func (r *Reader) logOutage(host string, e *fault.Error) {
-	if at, ok := r.logged.GetIfPresent(host); ok && r.now().Sub(at) < limits.OutageLog {
+	if at, ok := r.logged.Get(host); ok && r.now().Sub(at) < limits.OutageLog {
 		return
 	}
 	r.logged.Set(host, r.now())

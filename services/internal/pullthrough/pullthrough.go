@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,13 +64,13 @@ type Reader struct {
 	recheck   time.Duration
 	wait      time.Duration
 	// grants are the permissions that registries have given to logins, and when.
-	grants *otter.Cache[grant, time.Time]
+	grants *memo.Cache[grant, time.Time]
 	// tags are the tags that were read with logins of users.
-	tags *otter.Cache[loginTag, tagRecord]
+	tags *memo.Cache[loginTag, tagRecord]
 	// outages are the times until which registries are not asked about what is known.
-	outages *otter.Cache[place, time.Time]
+	outages *memo.Cache[place, time.Time]
 	// logged are the times at which the outages of registries were logged, by host.
-	logged *otter.Cache[string, time.Time]
+	logged *memo.Cache[string, time.Time]
 	// asking shares the running requests for the permission of a login, and fetching those for
 	// documents.
 	asking   memo.Flight[asked, struct{}]
@@ -86,10 +85,10 @@ func New(o Options) *Reader {
 	return &Reader{
 		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, wait: cmp.Or(o.Wait, limits.StaleAfter), now: o.Now, log: o.Log,
 		metrics: newMetrics(o.Metrics),
-		grants:  otter.Must(&otter.Options[grant, time.Time]{MaximumSize: limits.ReadGrants}),
-		tags:    otter.Must(&otter.Options[loginTag, tagRecord]{MaximumSize: limits.TagAnswers}),
-		outages: otter.Must(&otter.Options[place, time.Time]{MaximumSize: limits.Outages}),
-		logged:  otter.Must(&otter.Options[string, time.Time]{MaximumSize: limits.Outages}),
+		grants:  memo.NewCache(memo.Options[grant, time.Time]{Most: limits.ReadGrants}),
+		tags:    memo.NewCache(memo.Options[loginTag, tagRecord]{Most: limits.TagAnswers}),
+		outages: memo.NewCache(memo.Options[place, time.Time]{Most: limits.Outages}),
+		logged:  memo.NewCache(memo.Options[string, time.Time]{Most: limits.Outages}),
 	}
 }
 

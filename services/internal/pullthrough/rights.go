@@ -110,7 +110,7 @@ func (r *Reader) mayRead(ctx context.Context, it item, rights string, a upstream
 		return false, nil
 	}
 	g := grant{it, a.Login}
-	at, ok := r.grants.GetIfPresent(g)
+	at, ok := r.grants.Get(g)
 	if ok && r.isRecent(at) {
 		return false, nil
 	}
@@ -127,7 +127,7 @@ func (r *Reader) mayRead(ctx context.Context, it item, rights string, a upstream
 	case err == nil:
 		r.allowed(it, a)
 	case isRefusal(err):
-		r.grants.Invalidate(g)
+		r.grants.Delete(g)
 	}
 	if r.observe(ctx, it.repo, a, err, known) {
 		return true, nil

@@ -128,7 +128,7 @@ func (r *Reader) isFresh(k tagRecord) bool {
 func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) recalled {
 	rights := own(a)
 	if rights == users {
-		k, ok := r.tags.GetIfPresent(loginTag{repo, tag, a.Login})
+		k, ok := r.tags.Get(loginTag{repo, tag, a.Login})
 		return recalled{k, ok, ok && r.isRecent(k.Asked)}
 	}
 	body, _, ok := r.store.Document(ctx, storeName(kindTag, rights, repo, tag))
@@ -142,7 +142,7 @@ func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag strin
 	}
 	k, ok := parseTag(raw)
 	if ok && rights != public {
-		_, allowed := r.grants.GetIfPresent(grant{tagItem(repo, tag), a.Login})
+		_, allowed := r.grants.Get(grant{tagItem(repo, tag), a.Login})
 		return recalled{k, ok, allowed}
 	}
 	return recalled{k, ok, ok}
@@ -167,7 +167,7 @@ func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Acces
 	}
 	switch {
 	case isRefusal(err):
-		r.grants.Invalidate(grant{tagItem(repo, tag), a.Login})
+		r.grants.Delete(grant{tagItem(repo, tag), a.Login})
 		if !old.known {
 			return
 		}
@@ -181,7 +181,7 @@ func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Acces
 	if rights == users {
 		key := loginTag{repo, tag, a.Login}
 		if now.Digest == "" {
-			r.tags.Invalidate(key)
+			r.tags.Delete(key)
 		} else {
 			r.tags.Set(key, now)
 		}

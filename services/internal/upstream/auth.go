@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 )
@@ -37,17 +35,17 @@ const tokenTTL = time.Minute
 // resulting Authorization headers.
 type authorizer struct {
 	client *Client
-	cache  *otter.Cache[tokenKey, authHeader]
+	cache  *memo.Cache[tokenKey, authHeader]
 	flight memo.Flight[tokenKey, string]
 }
 
 func newAuthorizer(c *Client) *authorizer {
-	return &authorizer{client: c, cache: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
+	return &authorizer{client: c, cache: memo.NewCache(memo.Options[tokenKey, authHeader]{Most: 20_000})}
 }
 
 // header returns the cached header, or "" if no valid one is cached.
 func (a *authorizer) header(key tokenKey) string {
-	h, ok := a.cache.GetIfPresent(key)
+	h, ok := a.cache.Get(key)
 	if !ok || time.Now().After(h.expires) {
 		return ""
 	}
@@ -57,7 +55,7 @@ func (a *authorizer) header(key tokenKey) string {
 // authorize returns the header for the challenge in a 401 response, or "" if the challenge
 // cannot be met.
 func (a *authorizer) authorize(ctx context.Context, key tokenKey, resp *http.Response) (string, error) {
-	a.cache.Invalidate(key)
+	a.cache.Delete(key)
 	for _, line := range resp.Header.Values("Www-Authenticate") {
 		challenges, err := parseChallenges(line)
 		if err != nil && len(challenges) == 0 {

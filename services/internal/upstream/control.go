@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/config"
 	"github.com/regclient/regclient/scheme/reg"
 	"github.com/regclient/regclient/types/errs"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/memo"
 )
 
 // A Control provides regclient clients for the control path: inspection and referrers. Each
@@ -26,7 +26,7 @@ type Control struct {
 	docs  *Documents
 	// pause is the minimum pause before a retry.
 	pause   time.Duration
-	clients *otter.Cache[controlKey, *regclient.RegClient]
+	clients *memo.Cache[controlKey, *regclient.RegClient]
 }
 
 type controlKey struct {
@@ -42,9 +42,9 @@ func NewControl(o Options) *Control {
 		plain: map[string]bool{},
 		docs:  docs,
 		pause: 100 * time.Millisecond,
-		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
-			MaximumSize:      1_000,
-			ExpiryCalculator: otter.ExpiryAccessing[controlKey, *regclient.RegClient](10 * time.Minute),
+		clients: memo.NewCache(memo.Options[controlKey, *regclient.RegClient]{
+			Most: 1_000,
+			Idle: 10 * time.Minute,
 		}),
 	}
 	for _, h := range o.Plain {
@@ -59,7 +59,7 @@ func (c *Control) Documents() *Documents { return c.docs }
 // For returns the client for one access to one registry.
 func (c *Control) For(a Access, host string) *regclient.RegClient {
 	key := controlKey{host, a}
-	if rc, ok := c.clients.GetIfPresent(key); ok {
+	if rc, ok := c.clients.Get(key); ok {
 		return rc
 	}
 	rc := c.New(a, host)

@@ -187,7 +187,7 @@ func (u *Upload) Append(ctx context.Context, content io.Reader, n int64) error {
 		return unreachable(u.repo.Host, err)
 	}
 	if resp.StatusCode == http.StatusUnauthorized { // the token is no longer valid
-		u.client.auth.cache.Invalidate(key)
+		u.client.auth.cache.Delete(key)
 		drain(resp)
 		return unexpected(u.repo.Host, &statusError{host: u.repo.Host, code: resp.StatusCode})
 	}

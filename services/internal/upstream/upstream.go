@@ -288,12 +288,12 @@ func (s source) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error
 // fault.Unauthenticated or fault.Denied if the registry rejects it.
 func (c *Client) Ping(ctx context.Context, host string, l Login) error {
 	repo, a := Repository{Host: host}, Access{Scope: "ping", Login: l}
-	c.auth.cache.Invalidate(tokenKey{repo: repo, access: a})
+	c.auth.cache.Delete(tokenKey{repo: repo, access: a})
 	resp, err := c.get(ctx, http.MethodGet, "ping", repo, "", a, nil)
 	if err != nil {
 		return err
 	}
 	drain(resp)
-	c.auth.cache.Invalidate(tokenKey{repo: repo, access: a})
+	c.auth.cache.Delete(tokenKey{repo: repo, access: a})
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/memo"
 )
 
 // fetchTimeout is the timeout of a fetch. Several callers may wait for its result.
@@ -18,7 +18,7 @@ const fetchTimeout = 30 * time.Second
 type cache[T any] struct {
 	ttl     time.Duration
 	now     func() time.Time
-	entries *otter.Cache[string, cached[T]]
+	entries *memo.Cache[string, cached[T]]
 	flights singleflight.Group
 }
 
@@ -29,14 +29,14 @@ type cached[T any] struct {
 }
 
 func newCache[T any](ttl time.Duration, now func() time.Time) *cache[T] {
-	return &cache[T]{ttl: ttl, now: now, entries: otter.Must(&otter.Options[string, cached[T]]{
-		MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, cached[T]](ttl),
+	return &cache[T]{ttl: ttl, now: now, entries: memo.NewCache(memo.Options[string, cached[T]]{
+		Most: 10_000, Age: ttl,
 	})}
 }
 
 // lookUp returns the valid value of a key.
 func (c *cache[T]) lookUp(key string) (cached[T], bool) {
-	r, ok := c.entries.GetIfPresent(key)
+	r, ok := c.entries.Get(key)
 	return r, ok && c.now().Before(r.until)
 }
 

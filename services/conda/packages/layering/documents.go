@@ -4,11 +4,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 )
 
 // A packageDocument is the decoded document of a package. It is valid while its file has the same size
@@ -21,10 +20,10 @@ type packageDocument struct {
 
 // newDocuments returns a cache of documents, because environments use the same packages: decoding
 // them is most of the work for an environment whose layers all exist.
-func newDocuments() *otter.Cache[spec.LayerKey, packageDocument] {
-	return otter.Must(&otter.Options[spec.LayerKey, packageDocument]{
-		MaximumWeight: limits.CondaDocumentsCached,
-		Weigher:       func(_ spec.LayerKey, d packageDocument) uint32 { return sizeOf(d.Package) },
+func newDocuments() *memo.Cache[spec.LayerKey, packageDocument] {
+	return memo.NewCache(memo.Options[spec.LayerKey, packageDocument]{
+		Weight: limits.CondaDocumentsCached,
+		Weigh:  func(_ spec.LayerKey, d packageDocument) uint32 { return sizeOf(d.Package) },
 	})
 }
 
@@ -53,7 +52,7 @@ func (f *Folder) document(key spec.LayerKey) (Package, error) {
 	if err != nil {
 		return Package{}, err
 	}
-	d, ok := f.documents.GetIfPresent(key)
+	d, ok := f.documents.Get(key)
 	if ok && d.size == info.Size() && d.modified.Equal(info.ModTime()) {
 		return d.Package, nil
 	}

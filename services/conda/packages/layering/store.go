@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/memo"
 )
 
 // Store caches layers and their descriptions. A lost layer is built again with the same
@@ -47,7 +47,7 @@ type Blob interface {
 type Folder struct {
 	dir       string
 	once      singleflight.Group
-	documents *otter.Cache[spec.LayerKey, packageDocument]
+	documents *memo.Cache[spec.LayerKey, packageDocument]
 }
 
 // NewFolder creates dir and stores layers in it. It removes the partial files of a killed

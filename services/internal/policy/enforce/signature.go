@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -38,7 +37,7 @@ type signatures struct {
 	// pool divides the images that are checked concurrently among clients.
 	pool *fairshare.Pool
 	// known holds why an image is not signed; "" if it is.
-	known *otter.Cache[signatureKey, string]
+	known *memo.Cache[signatureKey, string]
 	// running shares the checks of concurrent callers.
 	running memo.Flight[signatureKey, string]
 }
@@ -59,14 +58,14 @@ func newSignatures(r Registries) *signatures {
 			Name: "images whose signatures are read", Capacity: limits.SignatureChecks, PerClient: limits.SignatureChecksClient,
 			MaxWaiting: limits.SignatureChecksWaiting, MaxWaitingPerClient: limits.SignatureChecksWaiting / 4, MaxWait: limits.SignatureTime,
 		}),
-		known: otter.Must(&otter.Options[signatureKey, string]{
-			MaximumSize: limits.SignatureResults,
-			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[signatureKey, string]) time.Duration {
-				if e.Value == "" {
+		known: memo.NewCache(memo.Options[signatureKey, string]{
+			Most: limits.SignatureResults,
+			AgeOf: func(why string) time.Duration {
+				if why == "" {
 					return limits.SignatureCached
 				}
 				return limits.SignatureMissing
-			}),
+			},
 		}),
 	}
 }
@@ -146,7 +145,7 @@ func (s *signatures) check(ctx context.Context, image Image, keys []*ecdsa.Publi
 		access = upstream.Access{}
 	}
 	key := signatureKey{access, upstream.Repository{Host: image.Name.Registry, Name: image.Name.Repository}, image.Digest, hints.String()}
-	if why, ok := s.known.GetIfPresent(key); ok {
+	if why, ok := s.known.Get(key); ok {
 		return why, nil
 	}
 	return s.running.Do(ctx, key, func(ctx context.Context) (string, error) {

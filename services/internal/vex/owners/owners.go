@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/maypok86/otter/v2"
-
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
@@ -40,7 +38,7 @@ func Platform(client platformv1.AccessServiceClient) Source {
 // A Reader reads documents. Create it with New. It is safe for concurrent use.
 type Reader struct {
 	source  Source
-	cache   *otter.Cache[caller.ID, parsed]
+	cache   *memo.Cache[caller.ID, parsed]
 	parsing memo.Flight[version, parsed]
 }
 
@@ -58,8 +56,8 @@ type parsed struct {
 
 // New returns a Reader of the documents of a source.
 func New(s Source) *Reader {
-	return &Reader{source: s, cache: otter.Must(&otter.Options[caller.ID, parsed]{
-		MaximumWeight: limits.VEXCached, Weigher: func(_ caller.ID, p parsed) uint32 { return p.size },
+	return &Reader{source: s, cache: memo.NewCache(memo.Options[caller.ID, parsed]{
+		Weight: limits.VEXCached, Weigh: func(_ caller.ID, p parsed) uint32 { return p.size },
 	})}
 }
 
@@ -67,7 +65,7 @@ func New(s Source) *Reader {
 // fault.Unavailable: results without the documents would be wrong.
 func (r *Reader) Of(ctx context.Context, who caller.ID) (vex.Sets, error) {
 	who.Repositories, who.OrganizationID = "", 0 // they have no effect on the documents
-	known, _ := r.cache.GetIfPresent(who)
+	known, _ := r.cache.Get(who)
 	got, err := r.source(ctx, who, known.version)
 	if err != nil {
 		return nil, fmt.Errorf("reading the VEX documents that apply: %w", err)
