@@ -118,9 +118,9 @@ proto: ## Generate proto/gen (Go, gateway and OpenAPI) from proto/slipway
 	$(BUF) generate
 
 # An interrupted command leaves the old page unchanged.
-reference: ## Generate deploy/config.md, deploy/metrics.md and the diagram of the architecture
+reference: ## Generate deploy/config.md, docs/operate/metrics.md and the diagram of the architecture
 	go run ./services/cmd/slipwayd config --markdown > deploy/.config.md && mv deploy/.config.md deploy/config.md
-	go run ./services/cmd/slipwayd metrics > deploy/.metrics.md && mv deploy/.metrics.md deploy/metrics.md
+	go run ./services/cmd/slipwayd metrics > deploy/.metrics.md && mv deploy/.metrics.md docs/operate/metrics.md
 	docs/develop/architecture.sh > docs/develop/.architecture.svg && mv docs/develop/.architecture.svg docs/develop/architecture.svg
 
 # Commit the result together with the sources in gateway/web.

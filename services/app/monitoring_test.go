@@ -96,10 +96,10 @@ var (
 	matcher    = regexp.MustCompile(`([a-z_]+)(?:=~|!~|!=|=)"`)
 )
 
-// names returns the series that deploy/metrics.md describes, each with its labels.
+// names returns the series that docs/operate/metrics.md describes, each with its labels.
 func names(t *testing.T) map[string][]string {
 	t.Helper()
-	page, err := os.ReadFile("../../deploy/metrics.md")
+	page, err := os.ReadFile("../../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func names(t *testing.T) map[string][]string {
 }
 
 // TestMonitoringUsesExistingMetrics compares every query of dashboards and alerts with
-// deploy/metrics.md.
+// docs/operate/metrics.md.
 func TestMonitoringUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := names(t)
@@ -134,7 +134,7 @@ func TestMonitoringUsesExistingMetrics(t *testing.T) {
 			}
 			labels, ok := known[m[1]]
 			if !ok {
-				t.Errorf("%s asks for %s, which is not in deploy/metrics.md", q.from, m[1])
+				t.Errorf("%s asks for %s, which is not in docs/operate/metrics.md", q.from, m[1])
 			}
 			for _, l := range matcher.FindAllStringSubmatch(m[2], -1) {
 				if !slices.Contains(labels, l[1]) {

@@ -154,7 +154,7 @@ func labelMeanings() map[string]string {
 	}
 }
 
-// MetricsPage returns the reference of all metrics in Markdown, which deploy/metrics.md
+// MetricsPage returns the reference of all metrics in Markdown, which docs/operate/metrics.md
 // contains.
 func MetricsPage(ctx context.Context) (string, error) {
 	all, err := Measures(ctx)

@@ -9,18 +9,18 @@ import (
 	"slipway.dev/services/app"
 )
 
-// TestMetricsPage compares deploy/metrics.md with the metrics of a process.
+// TestMetricsPage compares docs/operate/metrics.md with the metrics of a process.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	want, err := app.MetricsPage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../deploy/metrics.md")
+	got, err := os.ReadFile("../../docs/operate/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, string(got)); d != "" {
-		t.Errorf("deploy/metrics.md is not what `make generate` makes:\n%s", d)
+		t.Errorf("docs/operate/metrics.md is not what `make generate` makes:\n%s", d)
 	}
 }

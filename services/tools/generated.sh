@@ -11,7 +11,7 @@ trap 'exit 1' INT TERM
 
 # sums lists every generated file with a hash of its content.
 sums() {
-	for path in proto/gen deploy/config.md deploy/metrics.md docs/develop/architecture.svg gateway/web/dist; do
+	for path in proto/gen deploy/config.md docs/operate/metrics.md docs/develop/architecture.svg gateway/web/dist; do
 		if [ -e "$path" ]; then
 			find "$path" -type f -exec sha256sum {} +
 		fi

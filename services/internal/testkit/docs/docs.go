@@ -60,7 +60,7 @@ func Pages(t testing.TB, root fs.FS) []Page {
 
 // IsGenerated reports whether the page is printed by the program.
 func (p Page) IsGenerated() bool {
-	return p.Path == "deploy/config.md" || p.Path == "deploy/metrics.md"
+	return p.Path == "deploy/config.md" || p.Path == "docs/operate/metrics.md"
 }
 
 var (

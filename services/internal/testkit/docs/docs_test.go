@@ -120,7 +120,7 @@ func TestPaths(t *testing.T) {
 // TestMetrics checks that every metric in a document exists.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	metric, known, found := regexp.MustCompile(`\bslipway_[a-z0-9_]+[a-z0-9]\b`), read(t, "deploy/metrics.md"), 0
+	metric, known, found := regexp.MustCompile(`\bslipway_[a-z0-9_]+[a-z0-9]\b`), read(t, "docs/operate/metrics.md"), 0
 	for _, p := range docs.Pages(t, root) {
 		for _, name := range metric.FindAllString(strings.Join(p.Spans(), "\n"), -1) {
 			found++
