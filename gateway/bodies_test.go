@@ -21,7 +21,7 @@ import (
 // caller.
 func TestAttackBodyWithoutUser(t *testing.T) {
 	t.Parallel()
-	h, err := gateway.NewPlatform(t.Context(), refusing{}, refusing{})
+	h, err := gateway.NewPlatform(t.Context(), refusing{}, refusing{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

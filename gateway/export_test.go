@@ -22,7 +22,7 @@ func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, pla
 	if err != nil {
 		return nil, nil, err
 	}
-	platform, err = routePlatform(ctx, conn, conn)
+	platform, err = routePlatform(ctx, conn, conn, "")
 	return container, platform, err
 }
 

@@ -32,6 +32,8 @@ type Conns struct {
 	Metrics   grpc.ClientConnInterface
 	// Version is the version of the program, which the web page shows.
 	Version string
+	// Provider is what users know the OIDC provider by; "" if its name is not set.
+	Provider string
 	// Documents returns pages that are added to the documentation at /docs/; nil for none.
 	Documents func() []manual.Document
 }
@@ -66,7 +68,7 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML), c.Version, c.Documents), nil
+	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML), c), nil
 }
 
 // route mounts every path.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,10 @@ const MaxPlatformBody = 16_000_000
 // serves the reports of usage; if it is nil, their paths do not exist.
 // The legacy base address is the same handler behind http.StripPrefix("/api", …). The
 // request id in errors is the X-Request-Id of the response, which the caller's middleware
-// sets. See gateway/contract/platform.md#conventions.
-func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface) (http.Handler, error) {
-	mux, err := routePlatform(ctx, service, metrics)
+// sets. See gateway/contract/platform.md#conventions. providerName is what users know the OIDC provider by; "" if its name is
+// not set.
+func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface, providerName string) (http.Handler, error) {
+	mux, err := routePlatform(ctx, service, metrics, providerName)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +36,7 @@ func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface)
 }
 
 // routePlatform mounts every path of the platform.
-func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterface) (*runtime.ServeMux, error) {
+func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterface, providerName string) (*runtime.ServeMux, error) {
 	readable := requestsOf(
 		platformv1.File_slipway_platform_v1_identity_proto, platformv1.File_slipway_platform_v1_organization_proto,
 		platformv1.File_slipway_platform_v1_credentials_proto, platformv1.File_slipway_platform_v1_run_proto, platformv1.File_slipway_platform_v1_audit_proto,
@@ -69,7 +71,7 @@ func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterfac
 			return nil, fmt.Errorf("mounting the reports of usage: %w", err)
 		}
 	}
-	if err := (signIn{mux: mux, service: client}).mount(); err != nil {
+	if err := (signIn{mux: mux, service: client, name: cmp.Or(providerName, organisationsAccount)}).mount(); err != nil {
 		return nil, fmt.Errorf("mounting the sign-in: %w", err)
 	}
 	return mux, nil

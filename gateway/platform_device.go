@@ -37,8 +37,8 @@ type deviceForm struct {
 	Code string
 	// Consent and User are set for a user who has returned from the provider.
 	Consent, User string
-	// Elsewhere is the address of the provider; "" without a provider.
-	Elsewhere string
+	// Elsewhere is the provider.
+	Elsewhere provider
 	// Problem is why the code was not accepted; Allowed is the program that was allowed.
 	Problem, Allowed string
 }
@@ -54,11 +54,11 @@ func (s signIn) showCodePage(w http.ResponseWriter, r *http.Request, _ map[strin
 }
 
 // deviceProvider returns where a user signs in at the provider and returns to the page of
-// the code; "" without a provider.
-func (s signIn) deviceProvider(r *http.Request) (string, error) {
+// the code; the zero value without a provider.
+func (s signIn) deviceProvider(r *http.Request) (provider, error) {
 	elsewhere, err := s.provider(r)
-	if elsewhere != "" {
-		elsewhere += "?device=1"
+	if elsewhere.To != "" {
+		elsewhere.To += "?device=1"
 	}
 	return elsewhere, err
 }

@@ -47,19 +47,27 @@ func pageStyleSum() string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// providerLink returns a link to the organisation's provider, which other ways to sign in follow; "" without a
-// provider.
-func providerLink(to string) string {
-	if to == "" {
+// organisationsAccount is how pages name the provider at which users sign in, if its name is not set.
+const organisationsAccount = "your organisation's account"
+
+// A provider is the OpenID Connect provider at which users sign in; the zero provider is none.
+type provider struct {
+	// Name is what users know it by, and To the address where the sign-in begins.
+	Name, To string
+}
+
+// link returns the link to the provider, which other ways to sign in follow; "" without a provider.
+func (p provider) link() string {
+	if p.To == "" {
 		return ""
 	}
-	return fill(`<p class="provider"><a href="{to}">Sign in with your organisation's account</a></p>
+	return fill(`<p class="provider"><a href="{to}">Sign in with {name}</a></p>
 <p>Or use an access token:</p>
-`, map[string]string{"to": to})
+`, map[string]string{"to": p.To, "name": p.Name})
 }
 
 // signInPage returns the page that asks for a token.
-func signInPage(query func(string) string, elsewhere string) string {
+func signInPage(query func(string) string, elsewhere provider) string {
 	values := map[string]string{}
 	for _, name := range []string{"client_id", "redirect_uri", "code_challenge", "code_challenge_method", "state"} {
 		values[name] = query(name)
@@ -69,7 +77,7 @@ func signInPage(query func(string) string, elsewhere string) string {
 <h1>Sign in</h1>
 <p>A program that calls itself <b>{program}</b> asks to act as you. It runs on this machine, and gets the answer at <b>{address}</b>.</p>
 `+programMay+`<p>If you did not start it yourself just now, close this page.</p>
-`, values) + providerLink(elsewhere) + fill(`<form method="post">
+`, values) + elsewhere.link() + fill(`<form method="post">
 <input type="hidden" name="client_id" value="{client_id}">
 <input type="hidden" name="redirect_uri" value="{redirect_uri}">
 <input type="hidden" name="code_challenge" value="{code_challenge}">
@@ -103,7 +111,7 @@ func (f deviceForm) page() string {
 `
 	}
 	return fill(head+problem+`<p>Enter the code that a program of yours shows. If you received the code from another person, close this page: they would be signed in as you.</p>
-`, map[string]string{"problem": f.Problem}) + providerLink(f.Elsewhere) + fill(`<form method="post" action="device">
+`, map[string]string{"problem": f.Problem}) + f.Elsewhere.link() + fill(`<form method="post" action="device">
 <label>Code <input name="user_code" value="{code}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
 `+person+`</form>
 `, map[string]string{"code": f.Code, "consent": f.Consent, "user": f.User})

@@ -17,6 +17,8 @@ import (
 type signIn struct {
 	mux     *runtime.ServeMux
 	service platformv1.IdentityServiceClient
+	// name is what users know the OIDC provider by.
+	name string
 }
 
 func (s signIn) mount() error {
@@ -86,21 +88,20 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 		s.refuse(w, r, err)
 		return
 	}
-	if elsewhere != "" {
-		elsewhere += "?" + r.URL.RawQuery
+	if elsewhere.To != "" {
+		elsewhere.To += "?" + r.URL.RawQuery
 	}
 	show(w, http.StatusOK, signInPage(r.URL.Query().Get, elsewhere))
 }
 
-// provider returns the address where a sign-in at the OIDC provider begins; "" without a
-// provider.
-func (s signIn) provider(r *http.Request) (string, error) {
+// provider returns the OIDC provider; the zero value if there is none.
+func (s signIn) provider(r *http.Request) (provider, error) {
 	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil || !slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
-		return "", err
+		return provider{}, err
 	}
 	// The cookie for the return belongs to the platform's own address.
-	return info.GetServiceInfo().GetApiUrl() + "/oauth/oidc", nil
+	return provider{Name: s.name, To: info.GetServiceInfo().GetApiUrl() + "/oauth/oidc"}, nil
 }
 
 func htmlHeaders(h http.Header) {

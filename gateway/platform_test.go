@@ -29,7 +29,7 @@ import (
 func servePlatform(t *testing.T, prefix string, f grpc.StreamHandler) string {
 	t.Helper()
 	conn := dialPlatform(t, f)
-	h, err := gateway.NewPlatform(context.Background(), conn, conn)
+	h, err := gateway.NewPlatform(context.Background(), conn, conn, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func TestRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	platform, err := gateway.NewPlatform(t.Context(), refusing{}, refusing{})
+	platform, err := gateway.NewPlatform(t.Context(), refusing{}, refusing{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{identity: &identity{known: []string{given}}}
 	conn := dialPlatform(t, s.serve)
-	api, err := gateway.NewPlatform(t.Context(), conn, nil)
+	api, err := gateway.NewPlatform(t.Context(), conn, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}

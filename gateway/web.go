@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -17,8 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"slipway.dev/gateway/manual"
 )
 
 // webFiles are the documents, and the scripts and styles that `make web` has generated from the others.
@@ -57,11 +56,11 @@ type webPage struct {
 
 // withWeb adds the web page to an API. The version is shown on every page. More, if not nil, returns pages that are
 // added to the documentation.
-func withWeb(next http.Handler, version string, more func() []manual.Document) http.Handler {
-	return &web{page: sync.OnceValues(func() (*webPage, error) { return newWebPage(version, more) }), next: next}
+func withWeb(next http.Handler, c Conns) http.Handler {
+	return &web{page: sync.OnceValues(func() (*webPage, error) { return newWebPage(c) }), next: next}
 }
 
-func newWebPage(version string, more func() []manual.Document) (*webPage, error) {
+func newWebPage(c Conns) (*webPage, error) {
 	w := &webPage{files: map[string]file{}, docs: map[string]file{}}
 	sum, scripts := sha256.New(), map[string][]byte{}
 	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
@@ -84,14 +83,14 @@ func newWebPage(version string, more func() []manual.Document) (*webPage, error)
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
-	if err := w.layouts(scripts, version); err != nil {
+	if err := w.layouts(scripts, c); err != nil {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
-	return w, w.newDocuments(more)
+	return w, w.newDocuments(c.Documents)
 }
 
 // layouts creates the documents of the views. Their files must be there.
-func (w *webPage) layouts(scripts map[string][]byte, version string) error {
+func (w *webPage) layouts(scripts map[string][]byte, c Conns) error {
 	texts := map[string]string{}
 	for _, name := range []string{"index.html", "home.html", "later.html", "missing.html", "foot.html"} {
 		text, err := webFiles.ReadFile("web/" + name)
@@ -101,10 +100,11 @@ func (w *webPage) layouts(scripts map[string][]byte, version string) error {
 		texts[name] = string(text)
 	}
 	const styles = `<link rel="stylesheet" href="@web@/base.css">` + "\n" + `<link rel="stylesheet" href="@web@/style.css">` + "\n"
-	w.foot = strings.ReplaceAll(texts["foot.html"], "@version@", html.EscapeString(version))
+	w.foot = strings.ReplaceAll(texts["foot.html"], "@version@", html.EscapeString(c.Version))
+	texts["index.html"] = strings.Replace(texts["index.html"], "@provider@", html.EscapeString(cmp.Or(c.Provider, organisationsAccount)), 1)
 	w.missing = w.layout(texts["missing.html"])
 	w.views = map[string][]file{}
-	for _, view := range []string{"account", "build", "catalog", "catalogimage", "container", "inspect", "scan"} {
+	for _, view := range []string{"account", "build", "catalog", "catalogimage", "container", "inspect", "scan", "status"} {
 		class := ""
 		if strings.HasPrefix(view, "catalog") {
 			class = "wide"
@@ -186,7 +186,7 @@ func zip(text []byte) []byte {
 // views matches the paths of the page's views: the public ones, with the names of kept images, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/(([0-9a-f]{16}|org-[a-z2-7]{26})(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/status|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/scans/sc-[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|c(/(([0-9a-f]{16}|org-[a-z2-7]{26})(/([\w.-]{1,200}(:[\w.-]{1,200})?(@sha256:[0-9a-f]{64})?)?)?)?)?|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 // viewOf returns the name of the script that shows a path of views, apart from /.
@@ -206,6 +206,8 @@ func viewOf(at string) string {
 		return "container"
 	case folder == "view" && kind == "inspect":
 		return "inspect"
+	case folder == "view" && kind == "status":
+		return "status"
 	}
 	return "account"
 }

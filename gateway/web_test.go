@@ -97,7 +97,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 	known := map[string]bool{}
 	for at, script := range map[string]string{"/": "app", "/c": "catalog", "/c/0123456789abcdef": "catalogimage", "/view/builds/0123456789abcdef_1": "build",
 		"/view/mirrors/0123456789abcdef_1": "build", "/view/scans/sc-0123456789abcdef_1": "scan", "/view/containers/abcdefghijklmnopqrstuvwx23": "container",
-		"/view/inspect": "inspect", "/view/runs": "account", "/login": "account", "/user/ada/watch/4kTcGUm9Zv": "account", "/view/containers": "account"} {
+		"/view/inspect": "inspect", "/view/status": "status", "/view/runs": "account", "/login": "account", "/user/ada/watch/4kTcGUm9Zv": "account", "/view/containers": "account"} {
 		announced := map[string]bool{}
 		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
 			announced[path.Join("/", path.Dir(at+"x"), m[1])] = true

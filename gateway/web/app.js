@@ -23,6 +23,7 @@ function view() {
   if (scan) return html`<${Later} load=${() => import("./scan.js")} id=${scan[1]} />`;
   if (catalog?.[1]) return html`<${Later} load=${() => import("./catalogimage.js")} id=${catalog[1]} />`;
   if (catalog) return html`<${Later} load=${() => import("./catalog.js")} />`;
+  if (at === "view/status") return html`<${Later} load=${() => import("./status.js")} />`;
   return at === "view/inspect" ? html`<${Later} load=${() => import("./inspect.js")} />` : html`<${Home} />`;
 }
 

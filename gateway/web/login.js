@@ -42,11 +42,14 @@ function WithToken({ go }) {
   </form>`;
 }
 
+/** What users know the identity provider by. */
+const providerName = () => document.querySelector("meta[name=slipway-provider]")?.getAttribute("content") ?? "your organisation's account";
+
 /** Sign-in at the identity provider. @param {{at: string}} props */
 function Elsewhere({ at }) {
   const [problem, say] = useState("");
-  return html`<section class="elsewhere" aria-label="With your organisation's account">
-    <p><button type="button" class="button" onClick=${() => depart(at, here() ? "" : location.href).catch((err) => say(words(err)))}>Sign in with your organisation's account</button></p>
+  return html`<section class="elsewhere" aria-label=${`With ${providerName()}`}>
+    <p><button type="button" class="button" onClick=${() => depart(at, here() ? "" : location.href).catch((err) => say(words(err)))}>Sign in with ${providerName()}</button></p>
     <p class="note">You go to its sign-in and come back here.</p>
     ${problem && html`<p class="note problem" role="alert"><${Told} text=${problem} /></p>`}</section>`;
 }

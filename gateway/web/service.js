@@ -4,6 +4,7 @@ import { call, Failure } from "./api.js";
 import { count, html, moment, size } from "./html.js";
 import { useAgain, useLoad, Waiting } from "./load.js";
 import { Bars } from "./plot.js";
+import { Abilities } from "./status.js";
 import { Usage } from "./usage.js";
 
 /** The number of days shown. */
@@ -44,17 +45,6 @@ function Organisations({ org, choose }) {
     <thead><tr><th scope="col">Organisation</th><th scope="col" class="number">Pulls</th><th scope="col" class="number">Builds</th></tr></thead>
     <tbody>${got.value.slice(0, 200).map((o) => html`<tr key=${o.name}><td><button type="button" class="link" aria-pressed=${o.name === org} onClick=${() => choose(o.name === org ? "" : o.name)}>${o.name}</button></td>
       <td class="number">${whole(o.pulls)}</td><td class="number">${whole(o.builds)}</td></tr>`)}</tbody></table></div>`;
-}
-
-/** @type {Record<string, string>} */
-const abilities = { build: "Builds", freeze: "Freezes", sif: "Makes Singularity images", conda: "Finds and solves packages", mirror: "Mirrors", scan: "Scans" };
-
-function Abilities() {
-  const got = useLoad((signal) => call("GET", "v1alpha1/abilities", { signal }), []);
-  if (!got.value) return html`<${Waiting} of=${got} what="What the service can do" />`;
-  return html`<ul class="rows">${(got.value.abilities ?? []).map((/** @type {any} */ a) => html`<li key=${a.name}><div class="what"><strong>${abilities[a.name] ?? a.name}</strong>
-    <p class="note">${a.problem || (a.platforms ?? []).join(", ")}</p></div><span class=${`state ${a.available ? "good" : ""}`}>${a.available ? "Yes" : "No"}</span></li>`)}</ul>
-    <p class="note">Slipway ${got.value.productVersion}. More is in the metrics, for Prometheus, at <code>admin_addr</code>.</p>`;
 }
 
 /**
@@ -199,5 +189,6 @@ export function View() {
     <section><h2>Storage</h2><${Storage} /></section>
     <${Usage} by=${["user", "organization", "workspace", "day"]} />
     <section><h2>By e-mail domain, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
-    <section><h2>What it can do now</h2><${Abilities} /></section>`;
+    <section><h2>What it can do now</h2><${Abilities} />
+      <p class="note">More is in the metrics, for Prometheus, at <code>admin_addr</code>.</p></section>`;
 }

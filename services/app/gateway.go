@@ -19,7 +19,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	e.onClose(func() error { stop(); return nil })
 	rest, err := gateway.New(ctx, gateway.Conns{
 		Build: e.conns["build"], Conda: e.conns["conda"], Container: e.conns["container"], Inspect: e.conns["inspect"], Metrics: e.conns["metrics"],
-		Version:   e.version.Version,
+		Version: e.version.Version, Provider: e.cfg.OIDCName,
 		Documents: func() []manual.Document { return []manual.Document{{Path: "deploy/config.md", Text: config.Page()}} },
 	})
 	if err != nil {
@@ -30,7 +30,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	if conn == nil {
 		return p, nil
 	}
-	if p.platform, err = gateway.NewPlatform(ctx, conn, e.conns["metrics"]); err != nil {
+	if p.platform, err = gateway.NewPlatform(ctx, conn, e.conns["metrics"], e.cfg.OIDCName); err != nil {
 		return parts{}, err
 	}
 	below := http.StripPrefix("/api", p.platform)

@@ -261,6 +261,11 @@ func TestWebPageOfKeptImages(t *testing.T) {
 		good.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
+	b = openTab(t, browser, front.URL+"/docs/")
+	b.await(`document.querySelector(".foot a[href$='view/status']")`)
+	b.eval(`document.querySelector(".foot a[href$='view/status']").click()`)
+	b.await(`document.querySelector(".rows li .state")?.innerText === "No" && document.querySelector(".rows .note").innerText === "no worker assembles images"`)
+	b.good("status", front.URL)
 	for page, isAsked := range map[string]bool{front.URL + "/?p=samtools%3D1.19": true, p.url + "/?from=image&image=" + url.QueryEscape(s["conda_base_image"]): false} {
 		b = openTab(t, browser, page)
 		b.await("document.querySelector('#get:enabled')")

@@ -519,7 +519,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 	b := openTab(t, browser, front.URL+"/some/where/login")
 	b.signIn(adminToken)
 	for path, shown := range map[string]string{
-		"view/containers": ".rows a", "view/mine": ".rows a", "view/runs": "#space option:last-child", "view/logins": ".rows strong", "view/webhooks": ".rows strong", "view/workspaces": ".rows a", "view/workspaces?org=1&workspace=2": ".rows strong", "view/service": ".rows strong", "view/scans/sc-0123456789abcdef_1": ".vulnerabilities td",
+		"view/containers": ".rows a", "view/mine": ".rows a", "view/runs": "#space option:last-child", "view/logins": ".rows strong", "view/webhooks": ".rows strong", "view/workspaces": ".rows a", "view/workspaces?org=1&workspace=2": ".rows strong", "view/service": ".rows strong", "view/status": ".rows strong", "view/scans/sc-0123456789abcdef_1": ".vulnerabilities td",
 		"c?package=a": ".rows a", "c/0123456789abcdef": ".cite .source", "c/fedcba9876543210": ".failed .why",
 	} {
 		b.visit(front.URL + "/some/where/" + path)

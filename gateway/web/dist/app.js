@@ -1,1 +1,1 @@
-import"./chunk-JGWF6YMF.js";
+import"./chunk-NBQG5HQD.js";

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/limits"
@@ -252,6 +254,9 @@ func provider(c *Config) error {
 			return errors.New("oidc_groups and oidc_auto_create need oidc_issuer, the provider that users sign in at")
 		}
 		return together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID)
+	}
+	if utf8.RuneCountInString(c.OIDCName) > 64 || strings.ContainsFunc(c.OIDCName, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("oidc_name must be a line of at most 64 characters, since it is shown on a button")
 	}
 	if slices.Contains(c.OIDCAutoCreate, "groups") && len(c.OIDCGroups) == 0 {
 		return errors.New("oidc_auto_create: groups needs oidc_groups, which lists them")

@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-Y4KHEOTH.js";import"./chunk-ATLAHMB6.js";import"./chunk-FGFRCNXZ.js";import"./chunk-JGWF6YMF.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

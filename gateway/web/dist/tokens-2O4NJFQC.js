@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-NGAR7UCE.js";import"./chunk-MYGPIYW4.js";import"./chunk-ATLAHMB6.js";import"./chunk-FGFRCNXZ.js";import"./chunk-JGWF6YMF.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
