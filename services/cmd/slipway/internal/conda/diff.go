@@ -87,13 +87,9 @@ func lockFile(cmd *cobra.Command, c *session.Client, arg, environment string) (*
 
 // lockOf returns the lock of a build as a pixi.lock, the most detailed format.
 func lockOf(ctx context.Context, c *session.Client, build string) (string, error) {
-	id, err := image.BuildOf(ctx, c, build)
+	raw, err := image.LockOf(ctx, c, build, "pixi")
 	if err != nil {
-		return "", fmt.Errorf("%s is neither a file nor a build: %w", build, err)
-	}
-	raw, err := c.BuildLockFile(ctx, id, "pixi")
-	if err != nil {
-		return "", fmt.Errorf("reading the lock of the build: %w", err)
+		return "", fmt.Errorf("%s is no file, and the lock of its image cannot be read: %w", build, err)
 	}
 	return string(raw), nil
 }

@@ -58,7 +58,7 @@ packages, which few users have tried.`,
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&as, "format", "explicit", "The lock's format: explicit, conda-lock or pixi.")
 	cmd.Flags().BoolVar(&sha256, "sha256", false, "With --format explicit: write SHA-256 instead of MD5.")
-	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, or of a request, or its name, instead of packages: print the lock that the build was started with.")
+	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, of a request or of a kept image, or an image's name, instead of packages: print the lock that the image was built from.")
 	usage.CompleteFlag(cmd, "format", "explicit", "conda-lock", "pixi")
 	usage.CompleteFlag(cmd, "build")
 	format := output.Flag(cmd, &condav1.LockPackagesResponse{})
@@ -109,11 +109,7 @@ func ofBuild(cmd *cobra.Command, args []string) error {
 
 // lockOfBuild prints the lock that a build was started with.
 func lockOfBuild(cmd *cobra.Command, c *session.Client, build, as string, format *output.Format) error {
-	id, err := image.BuildOf(cmd.Context(), c, build)
-	if err != nil {
-		return err
-	}
-	raw, err := c.BuildLockFile(cmd.Context(), id, as)
+	raw, err := image.LockOf(cmd.Context(), c, build, as)
 	if err != nil {
 		return fmt.Errorf("reading the lock of the build: %w", err)
 	}

@@ -22,7 +22,8 @@ name has expired. Nothing is built; a pull waits for a running build.
 ` + idForms + `
 
 Only the user who made a request can get a name for it. Images that require the
-user's login are read again. A revoked request gets no new name.`,
+user's login are read again. A revoked request gets no new name. The name of a kept
+image does not expire, and is printed as it is.`,
 		Example: `  docker pull $(slipway get 3f2a5b6c7d8e9f01_1)
   slipway builds && slipway get 3f2a5b6c7d8e9f01_1 -o json`,
 		Args:              usage.Exactly(1),

@@ -17,9 +17,10 @@ func Open(s *session.Settings, env func(string) string) *cobra.Command {
 	var here bool
 	cmd := &cobra.Command{
 		Use:   "open [ID]",
-		Short: "Show a build in the browser",
+		Short: "Show a build or a kept image in the browser",
 		Long: `Show a build in the browser: its progress, its log while it is written, and its
-recipe. Without ID, the page for finding packages is opened.
+recipe; or the page of a kept image. Without ID, the page for finding packages is
+opened.
 
 ` + idForms + `
 BROWSER names the program that shows pages; the default is the desktop's. If there is
@@ -43,7 +44,7 @@ none, as on a cluster's login node, --no-browser prints the address.`,
 	return cmd
 }
 
-// page returns the address of an ID's page. It contains no token.
+// page returns the address of an ID's page. It contains no token of a request.
 func page(cmd *cobra.Command, s *session.Settings, args []string) (string, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -53,6 +54,9 @@ func page(cmd *cobra.Command, s *session.Settings, args []string) (string, error
 	at.User = nil
 	if len(args) == 0 {
 		return at.JoinPath("/").String(), nil
+	}
+	if what, err := readSubject(args[0]); err == nil && what.isKept() {
+		return at.JoinPath("c", what.request).String(), nil
 	}
 	id, err := BuildOf(cmd.Context(), c, args[0])
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,21 +100,32 @@ func runTable(run document, p *platformv1.Progress) output.Table {
 
 func percent(n float64) string { return fmt.Sprintf("%.0f%%", n) }
 
+// taskStates returns the states of tasks.
+func taskStates() []string {
+	return []string{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED"}
+}
+
 func runsTasksCommand(s *session.Settings) *cobra.Command {
 	var f pageFlags
-	var sortBy string
+	var sortBy, process string
+	var states []string
 	var reverse bool
-	orders := []string{"taskId", "name", "process", "status", "submit", "start", "complete"}
+	orders := []string{"taskId", "name", "process", "status", "submit", "start", "complete", "outcome"}
 	cmd := &cobra.Command{
 		Use:   "tasks ID",
 		Short: "Show the tasks of a run",
-		Example: `  slipway runs tasks 4Bi5xBK6E2Nbhj --search FAILED
+		Example: `  slipway runs tasks 4Bi5xBK6E2Nbhj --status FAILED,ABORTED
+  slipway runs tasks 4Bi5xBK6E2Nbhj --process NFCORE_RNASEQ:FASTQC --sort outcome
   slipway runs tasks 4Bi5xBK6E2Nbhj --sort complete --reverse --max 20`,
 		Args: usage.Exactly(1),
 	}
 	f.add(cmd, "A part of a task's name, process, hash or status.", "1 to 1000 (default: the server's, 100)")
-	usage.CompleteFlagFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.Flags().StringVar(&sortBy, "sort", "taskId", "The order: taskId, name, process, status, submit, start or complete.")
+	usage.CompleteFlag(cmd, "search")
+	cmd.Flags().StringSliceVar(&states, "status", nil, "Only tasks in these `STATES`, with commas: "+strings.Join(taskStates(), ", ")+".")
+	usage.CompleteFlag(cmd, "status", taskStates()...)
+	cmd.Flags().StringVar(&process, "process", "", "Only the tasks of the process with this full `NAME`.")
+	usage.CompleteFlag(cmd, "process")
+	cmd.Flags().StringVar(&sortBy, "sort", "taskId", "The order: taskId, name, process, status, submit, start, complete, or outcome (failed tasks first).")
 	cmd.Flags().BoolVar(&reverse, "reverse", false, "Reverse the order.")
 	usage.CompleteFlag(cmd, "sort", orders...)
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
@@ -127,12 +139,23 @@ func runsTasksCommand(s *session.Settings) *cobra.Command {
 		if !slices.Contains(orders, sortBy) {
 			return usage.Errorf("--sort must be one of %q", orders)
 		}
+		for i, state := range states {
+			if states[i] = strings.ToUpper(state); !slices.Contains(taskStates(), states[i]) {
+				return usage.Errorf("--status: %q is none of %s", state, strings.Join(taskStates(), ", "))
+			}
+		}
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
 			return err
 		}
 		f.fill(query)
 		query.Set("sortBy", sortBy)
+		if len(states) > 0 {
+			query.Set("status", strings.Join(states, ","))
+		}
+		if process != "" {
+			query.Set("process", process)
+		}
 		if reverse {
 			query.Set("sortDir", "desc")
 		}
