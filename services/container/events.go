@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,6 +19,7 @@ import (
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/eventbus"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 )
@@ -159,9 +161,9 @@ func (s *Service) announcePatch(ctx context.Context, out *containerv1.PatchImage
 	}
 }
 
-// issuedPermanent returns the name of a frozen image; nil for a name with a token, which is secret.
+// issuedPermanent returns the name of a frozen image, or of one that is kept for everyone; nil for a name that is secret.
 func (s *Service) issuedPermanent(p *containerv1.Plan) *string {
-	if !p.GetFrozen() {
+	if !hasPermanentName(p) || strings.HasPrefix(p.GetKeptId(), oci.KeptSecret) {
 		return nil
 	}
 	return proto.String(s.targetImage(p))

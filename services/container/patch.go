@@ -112,22 +112,7 @@ func (s *Service) readEarlier(ctx context.Context, p *patch) error {
 	if err != nil {
 		return err
 	}
-	rec, err := s.requestedBefore(ctx, id)
-	if err != nil {
-		return err
-	}
-	if !rec.Plan.GetFrozen() {
-		if err := rec.Works(s.deps.Now()); err != nil {
-			return err
-		}
-	}
-	if rec.Plan.GetBuildId() == "" {
-		return fault.Invalid.Newf("The image exists in its registry, and was not made of Conda packages by this server: its packages cannot be exchanged").WithCode(fault.PatchRebuild)
-	}
-	b, err := s.deps.Build.GetBuildRequest(ctx, &buildv1.GetBuildRequestRequest{BuildId: rec.Plan.GetBuildId()})
-	if errors.Is(err, fault.NotFound) {
-		return fault.NotFound.New("The record of the image's build was deleted: request the image again", err)
-	}
+	rec, b, err := s.requestedAndBuilt(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -149,6 +134,48 @@ func (s *Service) readEarlier(ctx context.Context, p *patch) error {
 		return fault.Invalid.Newf("packages: the image does not have the Conda package %s (%s): a patch exchanges packages, and adds none", fault.Quote(name), platform)
 	}
 	return err
+}
+
+// requestedAndBuilt returns an earlier request, and the build of its image. A kept image is patched by its name for the
+// client behind the call.
+func (s *Service) requestedAndBuilt(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
+	if oci.IsKeptID(id) {
+		return s.keptAndBuilt(ctx, id)
+	}
+	rec, err := s.requestedBefore(ctx, id)
+	if err != nil {
+		return rec, nil, err
+	}
+	if !hasPermanentName(rec.Plan) {
+		if err := rec.Works(s.deps.Now()); err != nil {
+			return rec, nil, err
+		}
+	}
+	if rec.Plan.GetBuildId() == "" {
+		return rec, nil, fault.Invalid.Newf("The image exists in its registry, and was not made of Conda packages by this server: its packages cannot be exchanged").WithCode(fault.PatchRebuild)
+	}
+	b, err := s.deps.Build.GetBuildRequest(ctx, &buildv1.GetBuildRequestRequest{BuildId: rec.Plan.GetBuildId()})
+	if errors.Is(err, fault.NotFound) {
+		err = fault.NotFound.New("The record of the image's build was deleted: request the image again", err)
+	}
+	return rec, b, err
+}
+
+// keptAndBuilt returns a kept image as a request of the client behind the call, and the build that makes it.
+func (s *Service) keptAndBuilt(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
+	rec, err := s.kept(ctx, id)
+	if err != nil {
+		return rec, nil, err
+	}
+	if strings.HasPrefix(id, oci.KeptSecret) {
+		return rec, nil, fault.Invalid.Newf("image: an image that was kept for an organisation is patched by the id of its request, which `slipway containers` lists")
+	}
+	if rec.Plan.Identity, err = s.identifyAs(ctx, nil); err != nil {
+		return rec, nil, err
+	}
+	rec.Request.Format = rec.Plan.GetFormat()
+	b, err := s.keptBuild(ctx, id)
+	return rec, &buildv1.GetBuildRequestResponse{Request: b}, err
 }
 
 // patchedID returns the ID or the token of the request for an image.

@@ -95,7 +95,7 @@ func (e Earlier) Request(lock string) *containerv1.ContainerRequest {
 			CondaOpts: &containerv1.CondaOptions{BaseImage: source.GetRegistry() + "/" + source.GetRepository() + "@" + source.GetReference()},
 		},
 		ContainerPlatform: e.Platform, Format: from.GetFormat(), Freeze: from.GetFreeze(), Mount: from.GetMount(), Soci: from.GetSoci(), BuildRepository: from.GetBuildRepository(),
-		CacheRepository: from.GetCacheRepository(), NameStrategy: from.GetNameStrategy(), Compression: compressionAgain(e.Parts[0].GetRecipe().GetCompression()),
+		CacheRepository: from.GetCacheRepository(), NameStrategy: from.GetNameStrategy(), Keep: from.GetKeep(), KeepScope: from.GetKeepScope(), Compression: compressionAgain(e.Parts[0].GetRecipe().GetCompression()),
 	}
 }
 

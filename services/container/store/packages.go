@@ -79,7 +79,7 @@ func (s Store) connect(ctx context.Context, records []Record, id string, package
 			}
 		}
 		for _, r := range records {
-			if _, err := t.ExecContext(ctx, `UPDATE container_requests SET lock_id = $2, frozen = $3 WHERE id = $1`, r.Key, id, r.Plan.GetFrozen()); err != nil {
+			if _, err := t.ExecContext(ctx, `UPDATE container_requests SET lock_id = $2, frozen = $3 WHERE id = $1`, r.Key, id, r.Plan.GetFrozen() || r.Plan.GetKeptId() != ""); err != nil {
 				return fmt.Errorf("connecting a request with its packages: %w", err)
 			}
 		}
