@@ -351,12 +351,12 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 	address := "127.0.0.1:" + testkit.FreePort(t)
 	more := settings{
 		"master_key_file": newMasterKey(t), "platform_http_addr": address, "platform_url": "http://" + address,
-		"oidc_issuer": issuer.URL, "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
+		"oidc_issuer": issuer.URL, "oidc_name": "University of Example", "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
 	}
 	p := oneProcess(t, common(t, nil, more))
 	ada := p.newUser("ada")
 	b := openTab(t, browser, p.url+"/view/tokens")
-	b.await(`document.querySelector(".elsewhere button")`)
+	b.await(`document.querySelector(".elsewhere button")?.innerText === "Sign in with University of Example"`)
 	b.good("login with a provider", p.url)
 	b.eval(`document.querySelector(".elsewhere button").focus()`)
 	b.press(kb.Enter)
