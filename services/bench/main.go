@@ -13,6 +13,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -35,6 +36,8 @@ type flags struct {
 	only []string
 	// out is the file for the JSON; "" is standard output.
 	out string
+	// page is the file for the plots; "" is none.
+	page string
 }
 
 func readFlags() (flags, error) {
@@ -44,6 +47,7 @@ func readFlags() (flags, error) {
 	flag.StringVar(&s.Bin, "bin", "bin/bench", "folder where the peers are built")
 	flag.StringVar(&only, "only", "", "comma list of sections: "+strings.Join(sectionNames(), ", "))
 	flag.StringVar(&s.out, "out", "", "file for the JSON instead of standard output")
+	flag.StringVar(&s.page, "report", "", "file for a page of HTML that shows the figures beside those of the other contenders")
 	flag.StringVar(&s.Profiles, "profiles", "", "folder for CPU profiles of slipwayd, taken after the measured rounds")
 	flag.IntVar(&s.Rounds, "rounds", 5, "how often contenders take turns")
 	flag.IntVar(&s.Requests, "requests", 20_000, "requests of one turn at full load")
@@ -99,7 +103,19 @@ func bench(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	r := figure.New(s.Binary, s.Rounds)
-	return errors.Join(runAll(w, r, chosen), r.Print(s.out))
+	return errors.Join(runAll(w, r, chosen), r.Print(s.out), writePage(r, s.page))
+}
+
+// writePage writes the page of a report, if it has a name.
+func writePage(r *figure.Report, name string) error {
+	if name == "" {
+		return nil
+	}
+	var page bytes.Buffer
+	if err := r.WritePage(&page); err != nil {
+		return fmt.Errorf("drawing the report: %w", err)
+	}
+	return os.WriteFile(name, page.Bytes(), 0o644)
 }
 
 // runAll runs the sections. If one fails, the others still run.

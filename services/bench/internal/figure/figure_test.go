@@ -1,7 +1,12 @@
 package figure
 
 import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -53,6 +58,46 @@ func TestBars(t *testing.T) {
 		f := s.report.Figures[0]
 		if f.Bar != c.text || *f.Met != c.met {
 			t.Errorf("%v: %q %t, want %q %t", c.value, f.Bar, *f.Met, c.text, c.met)
+		}
+	}
+}
+
+// TestPage checks that contenders are drawn beside each other with their limits, and that other figures are rows.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	r := &Report{Rounds: 3}
+	s := r.Sheet("digest")
+	of := Results{"slipway": {{Rate: 100}}, "zot <2>": {{Rate: 50}}, "alone": {{P50: 1}}}
+	s.Median(of, "slipway", Rate, AtLeast(200))
+	s.Medians(of, "zot <2>", Rate)
+	s.Medians(of, "alone", P50)
+	s.Ratio(of, "slipway", "zot <2>", Rate, AtLeast(1))
+	r.Sheet("page").Check("bytes", 70, "kB", AtMost(60))
+	sections := r.sections()
+	if len(sections) != 2 || len(sections[0].Plots) != 1 || len(sections[0].Rows) != 2 || len(sections[1].Rows) != 1 {
+		t.Fatalf("the sections are %+v", sections)
+	}
+	p := sections[0].Plots[0]
+	if p.Metric != "rate" || len(p.Bars) != 2 || !p.Bars[0].Ours || !p.Bars[0].Missed || p.Bars[0].Width != barsWide/2 || p.Bars[0].Limit == nil || p.Bars[0].Limit.X != barsAt+barsWide ||
+		p.Bars[1].Width != barsWide/4 || p.Bars[1].Limit != nil {
+		t.Errorf("the plot is %+v", p)
+	}
+	var page bytes.Buffer
+	if err := r.WritePage(&page); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	for _, want := range []string{"zot &lt;2&gt;", "<h2>page</h2>", ">100 (&gt;= 200)</text>", `<span class="missed">no</span>`, "<span>yes</span>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s:\n%s", want, text)
+		}
+	}
+	plot, _, _ := strings.Cut(text[strings.Index(text, "<svg"):], "</svg>")
+	for d := xml.NewDecoder(strings.NewReader(plot + "</svg>")); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("the plot is no XML: %v", err)
 		}
 	}
 }

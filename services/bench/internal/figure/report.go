@@ -25,15 +25,19 @@ type Report struct {
 
 // A figure is one measured value with an optional limit.
 type figure struct {
-	Section string  `json:"section"`
-	Metric  string  `json:"metric"`
-	Value   float64 `json:"value"`
-	Unit    string  `json:"unit"`
+	Section string `json:"section"`
+	Metric  string `json:"metric"`
+	// Contender is what Metric begins with, if it is a figure of one of several contenders.
+	Contender string  `json:"contender,omitempty"`
+	Value     float64 `json:"value"`
+	Unit      string  `json:"unit"`
 	// Bar has the form "<= 60".
 	Bar string `json:"bar,omitempty"`
 	Met *bool  `json:"met,omitempty"`
 	// Note adds information to the value.
 	Note string `json:"note,omitempty"`
+
+	limit float64
 }
 
 // New returns the report of a run of a binary.
@@ -67,19 +71,20 @@ func (s *Sheet) Check(metric string, value float64, unit string, b Bar) {
 	}
 	f := &s.report.Figures[len(s.report.Figures)-1]
 	met := b.met(value)
-	f.Bar, f.Met = b.String(), &met
+	f.Bar, f.Met, f.limit = b.String(), &met, b.limit
 }
 
 // Medians records the medians of a contender's metrics, without limits.
 func (s *Sheet) Medians(r Results, name string, metrics ...Metric) {
 	for _, m := range metrics {
-		s.Record(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit)
+		s.Median(r, name, m, Bar{})
 	}
 }
 
 // Median records the median of a contender's metric with a limit.
 func (s *Sheet) Median(r Results, name string, m Metric, b Bar) {
 	s.Check(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit, b)
+	s.report.Figures[len(s.report.Figures)-1].Contender = name
 }
 
 // Ratio records the ratio of a metric of two contenders with a limit.
