@@ -66,10 +66,12 @@ func (s Store) FirstWith(ctx context.Context, contentDigest, scope, digest strin
 		contentDigest[:16], contentDigest, scope, digest, engine.Index)
 }
 
+// mine selects the builds of a user, which the index build_builds_by_user has.
+const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0) AND (restriction = $4 OR $4 = '')`
+
 // OfUser returns builds of a user of a platform, the newest first, and their total number. If the
 // user has a workspace or repositories, it only returns builds with the same.
 func (s Store) OfUser(ctx context.Context, who caller.ID, limit, offset int) (list []Record, total int32, err error) {
-	const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0) AND (restriction = $4 OR $4 = '')`
 	if total, err = s.count(ctx, mine, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction()); err != nil {
 		return nil, 0, err
 	}
