@@ -45,6 +45,7 @@ func sections() []section {
 		{"patch", conda.Patch},
 		{"capacity", measure.Capacity},
 		{"fleet", measure.Fleet},
+		{"growth", measure.Growth},
 		{"page", measure.Page},
 	}
 }

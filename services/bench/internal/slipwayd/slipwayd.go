@@ -38,7 +38,7 @@ func Command(binary, dir, insecure string, env ...string) process.Command {
 			"SLIPWAY_EGRESS_ALLOW=127.0.0.0/8", "SLIPWAY_INSECURE_REGISTRIES=" + insecure,
 			"SLIPWAY_LIMIT_PULLS_ANONYMOUS" + endless, "SLIPWAY_LIMIT_PULLS_USER" + endless,
 			"SLIPWAY_LIMIT_REQUESTS_ANONYMOUS" + endless, "SLIPWAY_LIMIT_REQUESTS_USER" + endless,
-			"SLIPWAY_LIMIT_BUILDS_ANONYMOUS" + endless, "SLIPWAY_LIMIT_BUILDS_USER" + endless, "SLIPWAY_LIMIT_PLATFORM" + endless,
+			"SLIPWAY_LIMIT_BUILDS_ANONYMOUS" + endless, "SLIPWAY_LIMIT_BUILDS_USER" + endless, "SLIPWAY_LIMIT_PLATFORM" + endless, "SLIPWAY_LIMIT_SEARCHES_ANONYMOUS" + endless,
 		}, env...),
 	}
 }
