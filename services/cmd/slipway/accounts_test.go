@@ -208,6 +208,11 @@ func TestAccounts(t *testing.T) {
 			"TASK  HASH  PROCESS  NAME  STATUS  EXIT  SUBMITTED  ENDED\n7     ab/c           A (1  FAILED  137              \n",
 			map[string]string{"GET /api/workflow/r1/tasks?search=FAILED&sortBy=complete&sortDir=desc": `{"tasks":[{"task":{"taskId":7,"hash":"ab/c","process":null,"name":"A (1","status":"FAILED","exit":137}}],"total":1}`},
 		},
+		{
+			"runs tasks r1 --status failed,ABORTED --process ALIGN:BWA --sort outcome",
+			"TASK  HASH  PROCESS  NAME  STATUS  EXIT  SUBMITTED  ENDED\n",
+			map[string]string{"GET /api/workflow/r1/tasks?process=ALIGN%3ABWA&sortBy=outcome&status=FAILED%2CABORTED": `{"tasks":[],"total":0}`},
+		},
 		{"__complete tokens delete ", "9007199254740991\tlaptop\n5\tci\n6\tsession of nf\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
 		{"__complete credentials show --workspace 3 ", "abc\tquay\n:36\n", map[string]string{"GET /api/credentials?workspaceId=3": credsAnswer}},
 		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `,"progress":null}]}`}},
@@ -319,6 +324,7 @@ func TestAccountsUsage(t *testing.T) {
 		"runs cancel 12345678901234567":              "not a run id",
 		"runs delete":                                "an argument is missing",
 		"runs tasks r1 --sort x":                     "--sort must be one of",
+		"runs tasks r1 --status LOST":                "is none of NEW, SUBMITTED,",
 		"runs list --watch --interval 1ms":           "--interval",
 	} {
 		got := slipway(t.Context(), nil, strings.Fields(args)...)
