@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"html"
@@ -41,8 +40,8 @@ type web struct {
 type webPage struct {
 	digest string
 	files  map[string]file
-	// home is the document of /. It contains the form, and the style that the form needs, so that the form is shown
-	// and works before other files have arrived.
+	// home is the document of /. It contains the form, and the style and the script that the form needs, so that the
+	// form is shown and works without other files.
 	home file
 	// views are the documents of the other views by their scripts, and missing that of unknown addresses, for each
 	// depth of folders at which they are served.
@@ -99,6 +98,15 @@ func (w *webPage) layouts(scripts map[string][]byte, c Conns) error {
 		}
 		texts[name] = string(text)
 	}
+	script, err := entry(scripts)
+	if err != nil {
+		return err
+	}
+	first, err := inline(script, string(scripts[script]), "./web/"+w.digest+"/")
+	if err != nil {
+		return err
+	}
+	w.files[sharedFile] = newWebFile(sharedFile, []byte(first.shared), immutable)
 	const styles = `<link rel="stylesheet" href="@web@/base.css">` + "\n" + `<link rel="stylesheet" href="@web@/style.css">` + "\n"
 	w.foot = strings.ReplaceAll(texts["foot.html"], "@version@", html.EscapeString(c.Version))
 	texts["index.html"] = strings.Replace(texts["index.html"], "@provider@", html.EscapeString(cmp.Or(c.Provider, organisationsAccount)), 1)
@@ -109,14 +117,14 @@ func (w *webPage) layouts(scripts map[string][]byte, c Conns) error {
 		if strings.HasPrefix(view, "catalog") {
 			class = "wide"
 		}
-		fill := strings.NewReplacer("@head@\n", styles+preloads(scripts, view), "@page@\n", texts["later.html"], "@class@", class)
+		fill := strings.NewReplacer("@head@\n", styles+preloads(scripts, script, view), "@page@\n", texts["later.html"], "@class@", class,
+			"@script@\n", `<script type="module" src="@web@/`+script+`"></script>`+"\n")
 		w.views[view] = w.layout(fill.Replace(texts["index.html"]))
 	}
 	style := string(w.files["base.css"].text)
-	fill := strings.NewReplacer("@head@\n", "<style>"+style+"</style>\n"+preloads(scripts, ""), "@page@\n", texts["home.html"], "@class@", "")
+	fill := strings.NewReplacer("@head@\n", "<style>"+style+"</style>\n"+first.head, "@page@\n", texts["home.html"], "@class@", "", "@script@\n", first.end)
 	w.home = w.layout(fill.Replace(texts["index.html"]))[0]
-	sum := sha256.Sum256([]byte(style))
-	w.home.policy = strings.NewReplacer("style-src 'self'", "style-src 'self' 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'",
+	w.home.policy = strings.NewReplacer("style-src 'self'", "style-src 'self' "+policyHash(style), "script-src 'self'", "script-src 'self' "+first.sources,
 		"form-action 'none'", "form-action 'self'").Replace(pageCSP)
 	return nil
 }
@@ -124,10 +132,10 @@ func (w *webPage) layouts(scripts map[string][]byte, c Conns) error {
 // needed matches the static imports of a module; import("…") is loaded later.
 var needed = regexp.MustCompile(`(?:from|import)"\./([\w.-]+)"`)
 
-// preloads returns links with which a browser fetches all modules of a view in parallel instead of one level of
-// imports after another. Without a view, they are those of the first view.
-func preloads(scripts map[string][]byte, view string) string {
-	first := []string{"app.js"}
+// preloads returns links with which a browser fetches all modules of a view, and those that the entry needs, in parallel
+// instead of one level of imports after another.
+func preloads(scripts map[string][]byte, entry, view string) string {
+	first := []string{entry}
 	for name := range scripts {
 		if own, _, _ := strings.Cut(name, "-"); own == view {
 			first = append(first, name)

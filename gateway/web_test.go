@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
@@ -70,7 +71,7 @@ func TestWebFirstView(t *testing.T) {
 		}
 		total += f.Body.Len()
 	}
-	if total > 60_000 || len(seen) != 4 {
+	if total > 60_000 || len(seen) != 2 { // the pictures
 		t.Errorf("the first view is %d bytes in %d files", total, len(seen)+1)
 	}
 	t.Logf("%d bytes in %d files", total, len(seen)+1)
@@ -95,7 +96,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
 	known := map[string]bool{}
-	for at, script := range map[string]string{"/": "app", "/c": "catalog", "/c/0123456789abcdef": "catalogimage", "/view/builds/0123456789abcdef_1": "build",
+	for at, script := range map[string]string{"/c": "catalog", "/c/0123456789abcdef": "catalogimage", "/view/builds/0123456789abcdef_1": "build",
 		"/view/mirrors/0123456789abcdef_1": "build", "/view/scans/sc-0123456789abcdef_1": "scan", "/view/containers/abcdefghijklmnopqrstuvwx23": "container",
 		"/view/inspect": "inspect", "/view/status": "status", "/view/runs": "account", "/login": "account", "/user/ada/watch/4kTcGUm9Zv": "account", "/view/containers": "account"} {
 		announced := map[string]bool{}
@@ -137,7 +138,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 // imports and loaded match the static and the dynamic imports of a minified module.
 var (
 	imports = regexp.MustCompile(`(?:from|import)"(\./[\w.-]+)"`)
-	loaded  = regexp.MustCompile(`import\("(\./[\w.-]+)"\)`)
+	loaded  = regexp.MustCompile(`import\("(\./[\w./-]+)"\)`)
 )
 
 // TestWebViewsOfOneVersion checks that a page that is open while the server is replaced does not load a view of
@@ -162,7 +163,7 @@ func TestWebFormNeedsNoFile(t *testing.T) {
 			t.Errorf("the document has no %s", want)
 		}
 	}
-	if strings.Contains(text, `rel="stylesheet"`) || strings.Contains(text, "@") && regexp.MustCompile(`@[a-z]+@`).MatchString(text) {
+	if strings.Contains(text, `<link rel="stylesheet"`) || strings.Contains(text, "@") && regexp.MustCompile(`@[a-z]+@`).MatchString(text) {
 		t.Error("the document waits for a style, or has a placeholder")
 	}
 	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(text)
@@ -171,8 +172,53 @@ func TestWebFormNeedsNoFile(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte(style[1]))
 	if policy := got.Header().Get("Content-Security-Policy"); !strings.Contains(policy, "style-src 'self' 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';") ||
-		!strings.Contains(policy, "form-action 'self';") || !strings.Contains(policy, "script-src 'self';") {
+		!strings.Contains(policy, "form-action 'self';") || strings.Contains(policy, "unsafe") {
 		t.Errorf("the policy is %q", policy)
+	}
+}
+
+// TestWebScriptIsInTheDocument checks that the document of the first view contains its script, that the policy allows it, and
+// that other scripts get the exports of the same instance.
+func TestWebScriptIsInTheDocument(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	got := open(t, h, "/")
+	scripts := regexp.MustCompile(`(?s)<script type="(\w+)">(.*?)</script>`).FindAllStringSubmatch(got.Body.String(), -1)
+	if len(scripts) != 2 || scripts[0][1] != "importmap" || scripts[1][1] != "module" || strings.Contains(got.Body.String(), "<script type=\"module\" src") {
+		t.Fatalf("the document has the scripts %.300q", scripts)
+	}
+	for _, s := range scripts {
+		sum := sha256.Sum256([]byte(s[2]))
+		if want := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(got.Header().Get("Content-Security-Policy"), want) {
+			t.Errorf("the policy %q does not allow the %s", got.Header().Get("Content-Security-Policy"), s[1])
+		}
+	}
+	var replaced struct{ Imports map[string]string }
+	if err := json.Unmarshal([]byte(scripts[0][2]), &replaced); err != nil || len(replaced.Imports) != 1 {
+		t.Fatalf("%v: %s", err, scripts[0][2])
+	}
+	for from, to := range replaced.Imports {
+		original, instead := open(t, h, path.Join("/", from)), open(t, h, path.Join("/", to))
+		names := func(of string, pattern string) (list []string) {
+			for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(of, -1) {
+				list = append(list, m[1])
+			}
+			slices.Sort(list)
+			return list
+		}
+		_, end, _ := strings.Cut(original.Body.String(), "export{")
+		want, have := names(end, ` as (\w+|\$)`), names(instead.Body.String(), `[{,](\w+|\$)`)
+		if instead.Code != http.StatusOK || len(want) < 20 || !slices.Equal(want, have) {
+			t.Errorf("%s has %q, and %s %q", from, want, to, have)
+		}
+	}
+	for _, m := range loaded.FindAllStringSubmatch(scripts[1][2], -1) {
+		if code := open(t, h, path.Join("/", m[1])).Code; code != http.StatusOK {
+			t.Errorf("%s, which is loaded later, is %d", m[1], code)
+		}
+	}
+	if n := len(loaded.FindAllString(scripts[1][2], -1)); n < 8 || strings.Contains(scripts[1][2], "import.meta") {
+		t.Errorf("%d scripts are loaded later, or an address is relative to a file", n)
 	}
 }
 

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -61,8 +63,8 @@ func TestWebPageFormBeforeScripts(t *testing.T) {
 	})
 }
 
-// TestWebPageKeepsWhatWasTyped checks that text and options that were entered before the scripts arrived stay, with
-// the focus.
+// TestWebPageKeepsWhatWasTyped checks that text and options that were entered before the script arrived stay, with
+// the focus. The script is at the end of the document.
 func TestWebPageKeepsWhatWasTyped(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -74,10 +76,20 @@ func TestWebPageKeepsWhatWasTyped(t *testing.T) {
 		rest, arrive := httputil.NewSingleHostReverseProxy(at), make(chan struct{})
 		release := sync.OnceFunc(func() { close(arrive) })
 		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, ".js") {
-				<-arrive
+			if r.URL.Path != "/" {
+				rest.ServeHTTP(w, r)
+				return
 			}
-			rest.ServeHTTP(w, r)
+			r.Header.Del("Accept-Encoding")
+			whole := httptest.NewRecorder()
+			rest.ServeHTTP(whole, r)
+			form, script, _ := strings.Cut(whole.Body.String(), `<script type="module">`)
+			maps.Copy(w.Header(), whole.Header())
+			w.Header().Del("Content-Length")
+			_, _ = io.WriteString(w, form) // the browser may be closed
+			_ = http.NewResponseController(w).Flush()
+			<-arrive
+			_, _ = io.WriteString(w, `<script type="module">`+script)
 		}))
 		t.Cleanup(front.Close)
 		t.Cleanup(release)
