@@ -189,12 +189,8 @@ func TestForwarderContinues(t *testing.T) {
 // it, that the trail can be written, and that all events are written when there is space again.
 func TestForwarderWaits(t *testing.T) {
 	t.Parallel()
-	disk := testkit.SmallDisk(t, 1<<20)
 	eachTrail(t, func(tr *trail) {
-		dir, err := os.MkdirTemp(disk.Dir, "sink")
-		if err != nil {
-			tr.t.Fatal(err)
-		}
+		dir := testkit.SmallDisk(tr.t, 1<<20).Dir
 		file, ballast := filepath.Join(dir, "audit.jsonl"), filepath.Join(dir, "ballast")
 		f := tr.forwarder(file)
 		tr.record("a")
