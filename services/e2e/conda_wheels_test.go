@@ -234,7 +234,7 @@ func (s *wheelSite) commands(t *testing.T, p *program) {
 	}{
 		{[]string{"lock", "--file", lock, "--format", "pixi"}, []string{"- pypi: " + s.host + "/packages/demo_pkg-1.5-py3-none-any.whl", "requires_python: \">=3.8\"", "extra == 'color'"}},
 		{[]string{"lock", "--file", lock, "--format", "conda-lock"}, []string{"manager: pip", "markupsafe: \">=2\""}},
-		{[]string{"lock", "--file", lock, "--json", "packages"}, []string{`"demo-pkg"`, `"pypi_0"`}},
+		{[]string{"lock", "--file", lock, "--json", "locks"}, []string{`"demo-pkg"`, `"pypi_0"`}},
 		{[]string{"explain", "--why", "markupsafe", "--file", lock}, []string{"demo-pkg"}},
 		{[]string{"licenses", lock}, []string{"demo-pkg", "markupsafe", "PSF-2.0"}},
 		{[]string{"lock", "diff", lock, s.pixi("markupsafe\n", "markupsafe2\n", "MarkupSafe-3.0.2", "markupsafe2-3.0.2")}, []string{"markupsafe2", "PyPI"}},
