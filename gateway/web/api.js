@@ -49,6 +49,7 @@ export async function call(method, path, { body, signal, retries = 0, text = fal
   if (response.status === 204) return undefined;
   if (text && response.ok) return response.text();
   const answer = await response.json().catch(() => undefined);
+  signal?.throwIfAborted(); // also while the response was read
   if (response.ok && answer !== undefined) return answer;
   const wait = Number(response.headers.get("Retry-After"));
   if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon && retries < most) {

@@ -1,1 +1,1 @@
-import"./chunk-NBQG5HQD.js";
+import"./chunk-JGJWHUJB.js";

@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-D7LGLSRT.js";import"./chunk-U7KNFSUA.js";import"./chunk-BYPXTVFK.js";import"./chunk-NBQG5HQD.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-B5DF5GLD.js";import"./chunk-FUONMUHO.js";import"./chunk-U7KNFSUA.js";import"./chunk-BYPXTVFK.js";import"./chunk-NBQG5HQD.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
