@@ -129,3 +129,37 @@ func (b *tab) unfold() {
 	b.eval(`document.querySelector(".brief button").click()`)
 	b.await(`!document.querySelector(".brief") && document.activeElement.matches("#panel *")`)
 }
+
+// TestWebPageCancelsASearch types while the response to a search is being read: the search is cancelled, which is no failure.
+func TestWebPageCancelsASearch(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	at, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, cancelled := httputil.NewSingleHostReverseProxy(at), make(chan struct{})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1alpha1/conda/packages" || r.URL.Query().Get("q") != "sam" {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"packages": [`) // the browser may be closed
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(cancelled)
+	}))
+	t.Cleanup(front.Close)
+	b := openTab(t, browser, front.URL+"/")
+	b.await(webField)
+	b.put("#search", "sam")
+	b.await(`performance.getEntriesByType("resource").length > 0 && window.isLater || !setTimeout(() => { window.isLater = true; }, 500)`)
+	b.press("t")
+	b.await(`document.querySelectorAll("#found li").length === 1`)
+	<-cancelled
+	if got := b.text(`document.querySelector(".search").innerText`); strings.Contains(got, "status") {
+		t.Errorf("the page shows %q", got)
+	}
+}
