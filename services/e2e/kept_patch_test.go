@@ -37,7 +37,7 @@ func TestPatchOfKept(t *testing.T) {
 		ours := keep(map[string]any{"keepScope": "organization", "platformWorkspaceId": lab})
 		target, id := text(public, "targetImage"), text(public, "keptId")
 
-		p.change(t, `UPDATE container_requests SET expires_at = 1`)
+		p.change(t, `UPDATE container_requests SET expires_at = created_at`)
 		if got := p.outdated(t, "", "3.0.14", p.token); !slices.Contains(got, text(public, "requestId")) || !slices.Contains(got, text(ours, "requestId")) {
 			t.Errorf("outdated are %v", got)
 		}
