@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -163,7 +162,7 @@ func (s *Service) announcePatch(ctx context.Context, out *containerv1.PatchImage
 
 // issuedPermanent returns the name of a frozen image, or of one that is kept for everyone; nil for a name that is secret.
 func (s *Service) issuedPermanent(p *containerv1.Plan) *string {
-	if !hasPermanentName(p) || strings.HasPrefix(p.GetKeptId(), oci.KeptSecret) {
+	if !hasPermanentName(p) || oci.IsSecretKeptID(p.GetKeptId()) {
 		return nil
 	}
 	return proto.String(s.targetImage(p))

@@ -3,7 +3,6 @@ package container
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -52,7 +51,7 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 // issuedTarget is targetImage, but returns nil if the token is unknown, or the name of an image of an organisation, which is
 // for its members only.
 func (s *Service) issuedTarget(p *containerv1.Plan) *string {
-	if isSecret := strings.HasPrefix(p.GetKeptId(), oci.KeptSecret); isSecret || p.GetToken() == "" && p.GetKeptId() == "" && !p.GetFrozen() {
+	if isSecret := oci.IsSecretKeptID(p.GetKeptId()); isSecret || p.GetToken() == "" && p.GetKeptId() == "" && !p.GetFrozen() {
 		return nil
 	}
 	return proto.String(s.targetImage(p))

@@ -112,7 +112,7 @@ func (s *Service) readEarlier(ctx context.Context, p *patch) error {
 	if err != nil {
 		return err
 	}
-	rec, b, err := s.requestedAndBuilt(ctx, id)
+	rec, b, err := s.earlierImage(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -136,11 +136,11 @@ func (s *Service) readEarlier(ctx context.Context, p *patch) error {
 	return err
 }
 
-// requestedAndBuilt returns an earlier request, and the build of its image. A kept image is patched by its name for the
-// client behind the call.
-func (s *Service) requestedAndBuilt(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
+// earlierImage returns an earlier request and the request of its build. A kept image is patched for the client behind the
+// call.
+func (s *Service) earlierImage(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
 	if oci.IsKeptID(id) {
-		return s.keptAndBuilt(ctx, id)
+		return s.earlierKept(ctx, id)
 	}
 	rec, err := s.requestedBefore(ctx, id)
 	if err != nil {
@@ -161,21 +161,26 @@ func (s *Service) requestedAndBuilt(ctx context.Context, id string) (store.Recor
 	return rec, b, err
 }
 
-// keptAndBuilt returns a kept image as a request of the client behind the call, and the build that makes it.
-func (s *Service) keptAndBuilt(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
+// earlierKept returns a kept image as a request of the client behind the call, and the build that makes it. Any client can name
+// the image, and its build is large: clients take turns.
+func (s *Service) earlierKept(ctx context.Context, id string) (store.Record, *buildv1.GetBuildRequestResponse, error) {
+	who, err := s.identifyAs(ctx, nil)
+	if err != nil {
+		return store.Record{}, nil, err
+	}
+	if oci.IsSecretKeptID(id) {
+		return store.Record{}, nil, fault.Invalid.Newf("image: an image that was kept for an organisation is patched by the id of its request, which `slipway containers` lists")
+	}
 	rec, err := s.kept(ctx, id)
 	if err != nil {
 		return rec, nil, err
 	}
-	if strings.HasPrefix(id, oci.KeptSecret) {
-		return rec, nil, fault.Invalid.Newf("image: an image that was kept for an organisation is patched by the id of its request, which `slipway containers` lists")
-	}
-	if rec.Plan.Identity, err = s.identifyAs(ctx, nil); err != nil {
-		return rec, nil, err
-	}
-	rec.Request.Format = rec.Plan.GetFormat()
-	b, err := s.keptBuild(ctx, id)
-	return rec, &buildv1.GetBuildRequestResponse{Request: b}, err
+	rec.Plan.Identity, rec.Request.Format = who, rec.Plan.GetFormat()
+	out := &buildv1.GetBuildRequestResponse{}
+	return rec, out, s.deps.Turns.Do(ctx, caller.Of(who).Client(ctx), limits.KeptBuild, func() (err error) {
+		out.Request, err = s.keptBuild(ctx, id)
+		return err
+	})
 }
 
 // patchedID returns the ID or the token of the request for an image.

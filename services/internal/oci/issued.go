@@ -38,6 +38,9 @@ func IsKeptID(s string) bool {
 	return len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// IsSecretKeptID reports whether the id of a kept image is a secret: that of an image of an organisation.
+func IsSecretKeptID(id string) bool { return strings.HasPrefix(id, KeptSecret) }
+
 // ParseIssued parses a repository. ok is false unless it has the form of an issued name.
 func ParseIssued(repository string) (n IssuedName, ok bool) {
 	rest, isKept := strings.CutPrefix(repository, keptPrefix)
