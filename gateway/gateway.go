@@ -32,7 +32,7 @@ type Conns struct {
 	Metrics   grpc.ClientConnInterface
 	// Version is the version of the program, which the web page shows.
 	Version string
-	// Provider is what users know the OIDC provider by; "" if its name is not set.
+	// Provider is the name of the OIDC provider for users; "" if it is not set.
 	Provider string
 	// Documents returns pages that are added to the documentation at /docs/; nil for none.
 	Documents func() []manual.Document

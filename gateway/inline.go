@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// The document of the first view contains its script, so that a browser needs one exchange until the form works: on a slow
-// network that is a second less. Scripts that are loaded later import the file of that script, as they do on other pages. An import
-// map replaces it by a file with the exports of the script in the document, so that there is one instance of everything.
+// The document of the first view contains its script. So the form works after one exchange with the server instead of two, which
+// saves a second on a slow network. Scripts that are loaded later import the file of that script, as they do on other pages. An import
+// map replaces it by a file with the exports of the script in the document, since two instances would not share their state.
 
 // sharedFile is the name of that file.
 const sharedFile = "shared.js"
 
-// An inlined is a script that is part of a document.
-type inlined struct {
+// An inlineScript is a script that is part of a document.
+type inlineScript struct {
 	// head and end are the elements for the head and the end of the document.
 	head, end string
 	// sources are the elements in the form of a Content-Security-Policy.
@@ -31,8 +31,8 @@ var (
 	onlyImport = regexp.MustCompile(`^import"\./([\w.-]+)";\s*$`)
 	// exports matches the end of a script.
 	exports = regexp.MustCompile(`export\{([^{}]*)\};?\s*$`)
-	// unfit matches text that a browser would take for markup in a script of a document.
-	unfit = regexp.MustCompile(`(?i)<!--|</?script`)
+	// markup matches text that a browser would take for markup in a script of a document.
+	markup = regexp.MustCompile(`(?i)<!--|</?script`)
 )
 
 // entry returns the script that the first script imports: app.js has no code of its own.
@@ -45,28 +45,28 @@ func entry(scripts map[string][]byte) (string, error) {
 }
 
 // inline returns a script as a part of the document of /. base is the address of its folder, relative to that document.
-func inline(name, text, base string) (inlined, error) {
+func inline(name, text, base string) (inlineScript, error) {
 	tail := exports.FindStringSubmatchIndex(text)
-	if tail == nil || unfit.MatchString(text) || needed.MatchString(text) {
-		return inlined{}, fmt.Errorf("%s cannot be a part of a document", name)
+	if tail == nil || markup.MatchString(text) || needed.MatchString(text) {
+		return inlineScript{}, fmt.Errorf("%s cannot be a part of a document", name)
 	}
-	var given, taken []string
+	var members, names []string
 	for _, pair := range strings.Split(text[tail[2]:tail[3]], ",") {
 		own, as, isPair := strings.Cut(pair, " as ")
 		if !isPair {
 			as = own
 		}
-		given, taken = append(given, as+":"+own), append(taken, as)
+		members, names = append(members, as+":"+own), append(names, as)
 	}
 	body := strings.ReplaceAll(text[:tail[0]], `import("./`, `import("`+base)
 	body = strings.ReplaceAll(body, "import.meta.url", `new URL("`+base+name+`",document.baseURI).href`)
-	body += "globalThis.slipwayShared={" + strings.Join(given, ",") + "};"
+	body += "globalThis.slipwayShared={" + strings.Join(members, ",") + "};"
 	imports := fmt.Sprintf(`{"imports":{%q:%q}}`, base+name, base+sharedFile)
-	return inlined{
+	return inlineScript{
 		head:    `<script type="importmap">` + imports + "</script>\n",
 		end:     `<script type="module">` + body + "</script>\n",
 		sources: policyHash(imports) + " " + policyHash(body),
-		shared:  "export const{" + strings.Join(taken, ",") + "}=globalThis.slipwayShared;\n",
+		shared:  "export const{" + strings.Join(names, ",") + "}=globalThis.slipwayShared;\n",
 	}, nil
 }
 

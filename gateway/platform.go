@@ -25,7 +25,7 @@ const MaxPlatformBody = 16_000_000
 // serves the reports of usage; if it is nil, their paths do not exist.
 // The legacy base address is the same handler behind http.StripPrefix("/api", …). The
 // request id in errors is the X-Request-Id of the response, which the caller's middleware
-// sets. See gateway/contract/platform.md#conventions. providerName is what users know the OIDC provider by; "" if its name is
+// sets. See gateway/contract/platform.md#conventions. providerName is the name of the OIDC provider for users; "" if it is
 // not set.
 func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface, providerName string) (http.Handler, error) {
 	mux, err := routePlatform(ctx, service, metrics, providerName)

@@ -50,9 +50,9 @@ func pageStyleSum() string {
 // organisationsAccount is how pages name the provider at which users sign in, if its name is not set.
 const organisationsAccount = "your organisation's account"
 
-// A provider is the OpenID Connect provider at which users sign in; the zero provider is none.
+// A provider is the OpenID Connect provider at which users sign in. The zero value means that there is no provider.
 type provider struct {
-	// Name is what users know it by, and To the address where the sign-in begins.
+	// Name is its name for users, and To the address where the sign-in begins.
 	Name, To string
 }
 

@@ -17,7 +17,7 @@ import (
 type signIn struct {
 	mux     *runtime.ServeMux
 	service platformv1.IdentityServiceClient
-	// name is what users know the OIDC provider by.
+	// name is the name of the OIDC provider for users.
 	name string
 }
 
@@ -94,7 +94,7 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 	show(w, http.StatusOK, signInPage(r.URL.Query().Get, elsewhere))
 }
 
-// provider returns the OIDC provider; the zero value if there is none.
+// provider returns the OIDC provider, or the zero value if the server has no provider.
 func (s signIn) provider(r *http.Request) (provider, error) {
 	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil || !slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {

@@ -42,8 +42,8 @@ function WithToken({ go }) {
   </form>`;
 }
 
-/** What users know the identity provider by. */
-const providerName = () => document.querySelector("meta[name=slipway-provider]")?.getAttribute("content") ?? "your organisation's account";
+/** The name of the identity provider. */
+const providerName = () => document.querySelector("meta[name=slipway-provider]")?.getAttribute("content");
 
 /** Sign-in at the identity provider. @param {{at: string}} props */
 function Elsewhere({ at }) {

@@ -1,4 +1,4 @@
-// The page for all: what this server can do now.
+// What this server can do now, for users without an account, too.
 import { useEffect } from "preact/hooks";
 import { call, root } from "./api.js";
 import { html } from "./html.js";
@@ -26,7 +26,7 @@ export function View() {
   useEffect(() => {
     document.title = "Status · Slipway";
   }, []);
-  return html`<h1>Status</h1><p class="lead">What this server can do now. The list is updated every half a minute.</p>
+  return html`<h1>Status</h1><p class="lead">What this server can do now. The list is updated every 30 seconds.</p>
     <${Abilities} />
     <p class="note">Programs read it at <a href=${new URL("v1alpha1/abilities", root).href}><code>/v1alpha1/abilities</code></a>. Operators find more in <a href=${new URL("docs/operate/monitoring", root).href}>the metrics</a>.</p>`;
 }

@@ -36,7 +36,7 @@ type flags struct {
 	only []string
 	// out is the file for the JSON; "" is standard output.
 	out string
-	// page is the file for the plots; "" is none.
+	// page is the file for the plots; "" writes none.
 	page string
 }
 

@@ -1,1 +1,1 @@
-import"./chunk-JGJWHUJB.js";
+import"./chunk-DQ7HVVLL.js";

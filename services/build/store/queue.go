@@ -66,7 +66,7 @@ func (s Store) FirstWith(ctx context.Context, contentDigest, scope, digest strin
 		contentDigest[:16], contentDigest, scope, digest, engine.Index)
 }
 
-// mine selects the builds of a user, which the index build_builds_by_user has.
+// mine is the condition for the builds of a user. The index build_builds_by_user has all its columns.
 const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0) AND (restriction = $4 OR $4 = '')`
 
 // OfUser returns builds of a user of a platform, the newest first, and their total number. If the

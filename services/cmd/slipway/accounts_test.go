@@ -324,7 +324,7 @@ func TestAccountsUsage(t *testing.T) {
 		"runs cancel 12345678901234567":              "not a run id",
 		"runs delete":                                "an argument is missing",
 		"runs tasks r1 --sort x":                     "--sort must be one of",
-		"runs tasks r1 --status LOST":                "is none of NEW, SUBMITTED,",
+		"runs tasks r1 --status LOST":                "is not one of NEW, SUBMITTED,",
 		"runs list --watch --interval 1ms":           "--interval",
 	} {
 		got := slipway(t.Context(), nil, strings.Fields(args)...)

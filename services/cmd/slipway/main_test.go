@@ -142,9 +142,9 @@ func TestUsageErrors(t *testing.T) {
 		{name: "variable without a name", args: []string{"image", "a", "--env", "=x"}, want: "must be NAME=value"},
 		{name: "server", args: []string{"info", "--server", "localhost:9090"}, want: "must be a URL such as http://localhost:9090"},
 		{name: "server of the environment", args: []string{"info"}, env: map[string]string{"SLIPWAY_SERVER": "ftp://x"}, want: `not "ftp://x"`},
-		{name: "image instead of id", args: []string{"status", "quay.io/a/b/c:1"}, want: "none of a request's id, a build's id"},
-		{name: "empty id", args: []string{"describe", ""}, want: "none of a request's id, a build's id"},
-		{name: "id with a path", args: []string{"revoke", "../x"}, want: "none of a request's id, a build's id"},
+		{name: "image instead of id", args: []string{"status", "quay.io/a/b/c:1"}, want: "is not the id of a request, the id of a build"},
+		{name: "empty id", args: []string{"describe", ""}, want: "is not the id of a request, the id of a build"},
+		{name: "id with a path", args: []string{"revoke", "../x"}, want: "is not the id of a request, the id of a build"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -51,7 +51,7 @@ func NewCache[K comparable, V any](o Options[K, V]) *Cache[K, V] {
 	return &Cache[K, V]{newEntries(to)}
 }
 
-// newEntries is no generic function, so that the library's code is compiled in this package only.
+// newEntries is not generic, so that the library's code is compiled in this package only.
 func newEntries(o *otter.Options[any, any]) *entries { return otter.Must(o) }
 
 // unboxed returns a stored key or value. A value of an interface type may be nil.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/image"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
@@ -107,7 +108,7 @@ func table(r *containerv1.ListCatalogResponse, wide bool) output.Table {
 }
 
 // inName finds the id in the name of a kept image.
-var inName = regexp.MustCompile(`(?:^|/)(?:c/)?([0-9a-f]{16}|org-[a-z2-7]{26})(?:/|$)`)
+var inName = regexp.MustCompile(`(?:^|/)(?:c/)?(` + image.KeptID + `)(?:/|$)`)
 
 // cite returns `slipway catalog cite`.
 func cite(s *session.Settings) *cobra.Command {

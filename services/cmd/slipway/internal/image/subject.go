@@ -29,8 +29,10 @@ const orasScheme = "oras://"
 // subject is a parsed ID: a request, by its id or its token, or a build. The id of a kept image is used like a token.
 type subject struct{ request, build string }
 
-// keptID matches the id of a kept image.
-var keptID = regexp.MustCompile(`^(?:[0-9a-f]{16}|org-[a-z2-7]{26})$`)
+// KeptID is a regular expression for the id of a kept image.
+const KeptID = `[0-9a-f]{16}|org-[a-z2-7]{26}`
+
+var keptID = regexp.MustCompile(`^(?:` + KeptID + `)$`)
 
 // readSubject parses an ID in any of its forms. The result is safe to use in a path.
 func readSubject(text string) (subject, error) {
@@ -44,7 +46,7 @@ func readSubject(text string) (subject, error) {
 	if keptID.MatchString(id) || id != "" && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == "" {
 		return subject{request: id}, nil
 	}
-	return subject{}, usage.Errorf("%q is none of a request's id, a build's id such as 3f2a5b6c7d8e9f01_1, and a name HOST/wt/TOKEN/PATH:TAG or HOST/c/ID/NAME:TAG; "+
+	return subject{}, usage.Errorf("%q is not the id of a request, the id of a build such as 3f2a5b6c7d8e9f01_1, or a name HOST/wt/TOKEN/PATH:TAG or HOST/c/ID/NAME:TAG; "+
 		"an image in a repository of your own has no id in its name: `slipway builds` shows its build", text)
 }
 

@@ -141,7 +141,7 @@ func runsTasksCommand(s *session.Settings) *cobra.Command {
 		}
 		for i, state := range states {
 			if states[i] = strings.ToUpper(state); !slices.Contains(taskStates(), states[i]) {
-				return usage.Errorf("--status: %q is none of %s", state, strings.Join(taskStates(), ", "))
+				return usage.Errorf("--status: %q is not one of %s", state, strings.Join(taskStates(), ", "))
 			}
 		}
 		c, query, err := s.Within(cmd.Context(), *workspace)

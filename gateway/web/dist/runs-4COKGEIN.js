@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-UVVV6VBD.js";import"./chunk-GPIZ36S3.js";import"./chunk-Z4EBGNQ3.js";import"./chunk-JGJWHUJB.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-BIWSRT56.js";import"./chunk-MAQYG44B.js";import"./chunk-GPIZ36S3.js";import"./chunk-Z4EBGNQ3.js";import"./chunk-JGJWHUJB.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
