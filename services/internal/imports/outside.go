@@ -28,6 +28,7 @@ func clientRules() []Rule {
 			"proto/gen/...", "services/internal/limits", "services/internal/vex", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
+		{Package: client + "catalog", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
 		{Package: client + "batch", May: []string{
 			"proto/gen/...", "services/internal/limits", library, client + "conda", client + "file", client + "image", client + "output", client + "session", client + "usage",
 		}},
