@@ -130,9 +130,112 @@ type hit struct {
 	files []*buildv1.IndexedFile
 }
 
-// A cursor is the search of one list.
+// A match is a matching name, packed so that its numeric order is the order of results. From
+// the highest bit: 4 bits for the rank, 28 for the complement of the number of dependents,
+// and 32 for the position among all matches sorted by name.
+type match uint64
+
+func newMatch(rank index.Rank, dependents, at int) match {
+	return match(rank)<<60 | match(maxDependents-min(dependents, maxDependents))<<32 | match(uint32(at))
+}
+
+// at returns the position. dependents returns the number of dependents, up to maxDependents.
+func (m match) at() uint32       { return uint32(m) }
+func (m match) rank() index.Rank { return index.Rank(m >> 60) }
+func (m match) dependents() int  { return maxDependents - int(m>>32&maxDependents) }
+
+const maxDependents = 1<<28 - 1
+
+// A place is where the name of a match is: the list, and the position in its index.
+type place struct{ list, at uint32 }
+
+// search finds names in lists, ordered by similarity and then by the number of dependents. It
+// returns the total and the hits at the positions from offset to offset+most. A name
+// in several channels is listed in the channels' order. All names of a list may match, so
+// only 16 bytes of each are stored.
+func search(ctx context.Context, lists []list, text string, offset, most int) (total int, hits []*hit, err error) {
+	lists = slices.DeleteFunc(slices.Clone(lists), func(l list) bool { return l.Index == nil })
+	var all []match
+	var places []place
+	err = eachMatch(ctx, lists, text, func(c *cursor) {
+		all = append(all, newMatch(c.Rank(), 0, len(all)))
+		places = append(places, place{uint32(c.position), uint32(c.At())})
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	total = len(all)
+	offset, most = min(offset, total), min(most, max(0, total-offset))
+	if err := order(ctx, lists, all, places, offset, most); err != nil {
+		return 0, nil, err
+	}
+	for _, m := range all[offset : offset+most] {
+		h, err := newHit(lists, places[m.at()])
+		if err != nil {
+			return 0, nil, err
+		}
+		h.dependents = m.dependents()
+		hits = append(hits, h)
+	}
+	return total, hits, nil
+}
+
+// order sorts matches. It only counts the dependents of those whose rank is on the page.
+func order(ctx context.Context, lists []list, all []match, places []place, offset, most int) error {
+	var before, until [index.Ranks]int
+	for _, m := range all {
+		until[m.rank()]++
+	}
+	for rank := 1; rank < index.Ranks; rank++ {
+		before[rank] = until[rank-1]
+		until[rank] += before[rank]
+	}
+	var among []*index.Index
+	for _, l := range lists {
+		among = append(among, l.Index)
+	}
+	counter := index.NewCounter(among...)
+	for i, m := range all {
+		if before[m.rank()] >= offset+most || until[m.rank()] <= offset {
+			continue
+		}
+		n, err := counter.Dependents(among[places[i].list], int(places[i].at))
+		if err := errors.Join(ctx.Err(), err); err != nil {
+			return err
+		}
+		all[i] = newMatch(m.rank(), n, i)
+	}
+	slices.Sort(all)
+	return nil
+}
+
+// newHit returns the hit of a name with those lists of its channel that have the name.
+func newHit(lists []list, at place) (*hit, error) {
+	first := lists[at.list]
+	name, err := first.Index.NameAt(int(at.at))
+	if err != nil {
+		return nil, err
+	}
+	h := &hit{name: name, channel: first.channel}
+	for _, l := range lists {
+		if l.channel.URL != first.channel.URL {
+			continue
+		}
+		has, err := l.Index.Has(name)
+		if err != nil {
+			return nil, err
+		}
+		if has {
+			h.lists = append(h.lists, l)
+		}
+	}
+	return h, nil
+}
+
+// A cursor is the search of the list at a position.
 type cursor struct {
-	list
+	position int
+	url      string
 	*index.Search
 	// ended is set when it has no more matches.
 	ended bool
@@ -144,79 +247,12 @@ func (c *cursor) next() error {
 	return err
 }
 
-// A match is a matching name, packed so that its numeric order is the order of results. From
-// the highest bit: 4 bits for the rank, 28 for the complement of the number of dependents,
-// and 32 for the position among all matches sorted by name.
-type match uint64
-
-func newMatch(rank index.Rank, dependents, at int) match {
-	return match(rank)<<60 | match(maxDependents-min(dependents, maxDependents))<<32 | match(uint32(at))
-}
-
-// at returns the position. dependents returns the number of dependents, up to maxDependents.
-func (m match) at() uint32      { return uint32(m) }
-func (m match) dependents() int { return maxDependents - int(m>>32&maxDependents) }
-
-const maxDependents = 1<<28 - 1
-
-// search finds names in lists, ordered by similarity and then by the number of dependents. It
-// returns the total and the hits at the positions from offset to offset+most. A name
-// in several channels is listed in the channels' order. All names of a list may match, so
-// only eight bytes of each are stored, and the last pass collects the hits.
-func search(ctx context.Context, lists []list, text string, offset, most int) (total int, hits []*hit, err error) {
-	n := 0
-	err = eachMatch(ctx, lists, text, func(*cursor, []*cursor) error {
-		n++
-		return nil
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	all := make([]match, 0, n)
-	err = eachMatch(ctx, lists, text, func(first *cursor, _ []*cursor) error {
-		dependents, err := first.Dependents()
-		all = append(all, newMatch(first.Rank(), dependents, len(all)))
-		return err
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	slices.Sort(all)
-	total = len(all)
-	page := all[min(offset, total):min(offset+most, total)]
-	places := make(map[uint32]int, len(page))
-	for i, m := range page {
-		places[m.at()] = i
-	}
-	hits = make([]*hit, len(page))
-	var at uint32
-	err = eachMatch(ctx, lists, text, func(first *cursor, same []*cursor) error {
-		if i, ok := places[at]; ok {
-			hits[i] = &hit{name: string(first.Name()), channel: first.channel, dependents: page[i].dependents()}
-			for _, c := range same {
-				hits[i].lists = append(hits[i].lists, c.list)
-			}
-		}
-		at++
-		return nil
-	})
-	return total, hits, err
-}
-
-// eachMatch calls found for each matching name and each channel that has it, in order of
-// name, then of channels, with the cursors of the channel's lists.
-func eachMatch(ctx context.Context, lists []list, text string, found func(first *cursor, all []*cursor) error) error {
+// eachMatch calls found once for each matching name and each channel that has it, in order of
+// name, then of channels.
+func eachMatch(ctx context.Context, lists []list, text string, found func(*cursor)) error {
 	var open, same []*cursor
-	var among []*index.Index
-	for _, l := range lists {
-		if l.Index != nil {
-			among = append(among, l.Index)
-		}
-	}
-	for _, l := range lists {
-		if l.Index != nil {
-			open = append(open, &cursor{list: l, Search: l.Index.Search(text, among...)})
-		}
+	for i, l := range lists {
+		open = append(open, &cursor{position: i, url: l.channel.URL, Search: l.Index.Search(text)})
 	}
 	for next := open; ; next = same {
 		for _, c := range next {
@@ -231,13 +267,14 @@ func eachMatch(ctx context.Context, lists []list, text string, found func(first 
 		first := slices.MinFunc(open, func(a, b *cursor) int { return bytes.Compare(a.Name(), b.Name()) })
 		same = same[:0]
 		for _, c := range open {
-			if c.channel.URL == first.channel.URL && bytes.Equal(c.Name(), first.Name()) {
+			if c.url == first.url && bytes.Equal(c.Name(), first.Name()) {
 				same = append(same, c)
 			}
 		}
-		if err := errors.Join(ctx.Err(), found(first, same)); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
+		found(first)
 	}
 }
 

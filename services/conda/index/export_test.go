@@ -39,6 +39,27 @@ func (x *Index) Names() iter.Seq[string] {
 // IsNear reports whether one edit turns a into b.
 func IsNear(a, b string) bool { return isOneEdit([]byte(a), []byte(b)) }
 
+// LinearSearch compares a text with each name, and returns the positions of the matches and their
+// ranks.
+func (x *Index) LinearSearch(text string) (at []int, ranks []Rank) {
+	for i := range x.count {
+		if r, ok := rank([]byte(text), x.name(i)); ok {
+			at, ranks = append(at, i), append(ranks, r)
+		}
+	}
+	return at, ranks
+}
+
+// LinearNear compares a text with each name, and returns up to most similar ones.
+func (x *Index) LinearNear(text string, most int) (out []string) {
+	for i := 0; i < x.count && len(out) < most; i++ {
+		if isOneEdit([]byte(text), x.name(i)) {
+			out = append(out, string(x.name(i)))
+		}
+	}
+	return out
+}
+
 // Seal sets the checksum of the directory in the bytes of a file, so that its content is
 // checked next.
 func Seal(raw []byte) []byte {

@@ -23,54 +23,106 @@ const (
 const Ranks = int(Similar) + 1
 
 // A Search iterates over the names of an index that match a string, sorted by name. It
-// holds one name at a time and must not be used concurrently.
+// must not be used concurrently.
 type Search struct {
 	index *Index
 	text  []byte
-	at    int
-	name  []byte
-	rank  Rank
-	// among lists the indexes in which dependents are counted.
-	among []*Index
+	// at is the position of the name to compare next. containing is the first position from
+	// there of a name that contains the text, and near are those of similar names.
+	at, containing int
+	near           []int
+	begun          bool
+	// found are matches that were read together, with their names. this is the current one.
+	found []matchAt
+	names []byte
+	this  int
 }
 
 // Search returns a search for the name text, names that begin with it, names that contain
 // it, and similar names. The text is converted to lower case. An empty text matches all
-// names as prefixes. Dependents are counted in the indexes in among.
-func (x *Index) Search(text string, among ...*Index) *Search {
-	return &Search{index: x, text: []byte(strings.ToLower(text)), among: among}
+// names as prefixes.
+func (x *Index) Search(text string) *Search {
+	return &Search{index: x, text: []byte(strings.ToLower(text)), containing: -1}
+}
+
+// searchBatch is the number of matches that are read together.
+const searchBatch = 64
+
+// A matchAt is a match with the position of its name in the index, and its end in Search.names.
+type matchAt struct {
+	at, end int
+	rank    Rank
 }
 
 // Next advances to the next match and reports whether there is one.
 func (s *Search) Next() (found bool, err error) {
+	if s.this++; s.this < len(s.found) {
+		return true, nil
+	}
+	err = s.read()
+	return err == nil && len(s.found) > 0, err
+}
+
+// read reads the next matches.
+func (s *Search) read() (err error) {
 	defer runtime.KeepAlive(s)
 	defer unreadable(&err)()
-	for s.at < s.index.count {
-		name := s.index.name(s.at)
-		s.at++
+	s.this, s.found, s.names = 0, s.found[:0], s.names[:0]
+	if !s.begun {
+		s.near, s.begun = s.index.near(s.text), true
+	}
+	for len(s.found) < searchBatch {
+		i := s.candidate()
+		if i >= s.index.count {
+			return nil
+		}
+		s.at = i + 1
+		name := s.index.name(i)
 		if rank, ok := rank(s.text, name); ok {
-			s.name, s.rank = append(s.name[:0], name...), rank
-			return true, nil
+			s.names = append(s.names, name...)
+			s.found = append(s.found, matchAt{i, len(s.names), rank})
 		}
 	}
-	return false, nil
+	return nil
+}
+
+// candidate returns the position of the next name that may match, or the number of names.
+func (s *Search) candidate() int {
+	if len(s.text) == 0 {
+		return s.at
+	}
+	if s.containing < s.at {
+		s.containing = s.index.layout.containing(s.text, s.at)
+	}
+	for len(s.near) > 0 && s.near[0] < s.at {
+		s.near = s.near[1:]
+	}
+	if len(s.near) > 0 {
+		return min(s.containing, s.near[0])
+	}
+	return s.containing
 }
 
 // Name returns the name of the match. It is valid until the next call of Next.
-func (s *Search) Name() []byte { return s.name }
+func (s *Search) Name() []byte {
+	start := 0
+	if s.this > 0 {
+		start = s.found[s.this-1].end
+	}
+	return s.names[start:s.found[s.this].end]
+}
 
 // Rank returns the rank of the match.
-func (s *Search) Rank() Rank { return s.rank }
+func (s *Search) Rank() Rank { return s.found[s.this].rank }
 
-// Dependents counts the records that depend on the match, which takes a binary search in each
-// index.
-func (s *Search) Dependents() (n int, err error) {
-	defer runtime.KeepAlive(s)
+// At returns the position of the match, for NameAt.
+func (s *Search) At() int { return s.found[s.this].at }
+
+// NameAt returns a name by its position.
+func (x *Index) NameAt(at int) (name string, err error) {
+	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
-	for _, x := range s.among {
-		n += x.dependents(s.name)
-	}
-	return n, nil
+	return string(x.name(at)), nil
 }
 
 func rank(text, name []byte) (Rank, bool) {
@@ -113,10 +165,11 @@ func isOneEdit(a, b []byte) bool {
 func (x *Index) Near(text string, most int) (out []string, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
-	for i := 0; i < x.count && len(out) < most; i++ {
-		if name := x.name(i); isOneEdit([]byte(text), name) {
-			out = append(out, string(name))
+	for _, i := range x.near([]byte(text)) {
+		if len(out) == most {
+			break
 		}
+		out = append(out, string(x.name(i)))
 	}
 	return out, nil
 }

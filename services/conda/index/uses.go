@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sort"
 	"strings"
 
 	"slipway.dev/services/internal/limits"
@@ -92,26 +93,60 @@ func (u *uses) write(out *directory) (table, texts uint64) {
 	return table, texts
 }
 
+// A Counter counts the records of indexes that depend on names. It must not be used
+// concurrently.
+type Counter struct {
+	among []*Index
+	// at are the positions from which the next name is looked up in each index.
+	at []int
+}
+
+// NewCounter returns a counter for indexes.
+func NewCounter(among ...*Index) *Counter {
+	return &Counter{among, make([]int, len(among))}
+}
+
+// Dependents returns the number of records that depend on the name at a position of an index.
+// The names of calls must be in ascending order, so that counting for many names reads each
+// index once.
+func (c *Counter) Dependents(x *Index, at int) (n int, err error) {
+	defer runtime.KeepAlive(c)
+	defer runtime.KeepAlive(x)
+	defer unreadable(&err)()
+	name := x.name(at)
+	for i, among := range c.among {
+		var records int
+		records, c.at[i] = among.dependents(name, c.at[i])
+		n += records
+	}
+	return n, nil
+}
+
 // Dependents returns the number of records of the index that depend on a name.
 func (x *Index) Dependents(name string) (n int, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
-	return x.dependents([]byte(name)), nil
+	n, _ = x.dependents([]byte(name), 0)
+	return n, nil
 }
 
-func (x *Index) dependents(name []byte) int {
-	low, high := 0, len(x.uses)/useSize
-	for low < high {
-		mid := (low + high) / 2
-		u := x.use(mid)
-		switch c := bytes.Compare(name, x.texts[u.text:u.text+u.size]); {
-		case c == 0:
-			return int(u.records)
-		case c < 0:
-			high = mid
-		default:
-			low = mid + 1
-		}
+// dependents returns the number of records that depend on a name, which must not be before the
+// position from, and its position.
+func (x *Index) dependents(name []byte, from int) (records, at int) {
+	total, step := len(x.uses)/useSize, 1
+	for from+step < total && bytes.Compare(name, x.useName(from+step)) >= 0 {
+		from += step
+		step *= 2
 	}
-	return 0
+	i, ok := sort.Find(min(step, total-from), func(i int) int { return bytes.Compare(name, x.useName(from+i)) })
+	if !ok {
+		return 0, from + i
+	}
+	return int(x.use(from + i).records), from + i
+}
+
+// useName returns the name at position i in uses.
+func (l *layout) useName(i int) []byte {
+	u := l.use(i)
+	return l.texts[u.text : u.text+u.size]
 }
