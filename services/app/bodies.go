@@ -18,13 +18,16 @@ import (
 // of bodies longer than gateway.SmallBody, with the BodyMemory in the returned request. The
 // caller must call release when the request has been handled.
 func (s *shedder) admit(r *http.Request, call rpc.Call) (_ *http.Request, release func(), err error) {
+	if r.ContentLength == 0 {
+		return r, func() {}, nil
+	}
 	client := fairshare.Address(call.ClientIP)
 	r = r.WithContext(gateway.WithBodyMemory(r.Context(), largeBodies{s, client}))
 	size := r.ContentLength
 	if size < 0 {
 		size = gateway.SmallBody
 	}
-	if size == 0 || size > gateway.SmallBody {
+	if size > gateway.SmallBody {
 		return r, func() {}, nil
 	}
 	lease, err := s.small.Acquire(r.Context(), fairshare.Request{Client: client, Amount: min(size*limits.BodyCopies, s.mostSmall)})

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"io"
 	"regexp"
+	"slices"
 )
 
 const (
@@ -36,8 +37,11 @@ func Text(s string) string { return string(Bytes([]byte(s))) }
 
 // Bytes returns line without the secrets in it. It returns line itself if it contains no
 // secret, and never changes it.
-func Bytes(line []byte) []byte {
-	line = cutTokens(line)
+func Bytes(line []byte) []byte { return redact(line, nil) }
+
+// redact is Bytes with a buffer, which may hold the result.
+func redact(line, buffer []byte) []byte {
+	line = cutTokens(line, buffer)
 	if !hasCredential(line) {
 		return line
 	}
@@ -54,10 +58,10 @@ func hasCredential(line []byte) bool {
 }
 
 // cutTokens shortens everything that has the form of a token. Tokens are base32, in lower or
-// upper case, and may be percent-encoded.
-func cutTokens(line []byte) []byte {
-	var out []byte
-	done := 0
+// upper case, and may be percent-encoded. The result is line itself, or in the buffer if that is as
+// long as line: a mark is shorter than what it replaces.
+func cutTokens(line, buffer []byte) []byte {
+	out, done := buffer[:0], 0
 	for i, within := nextWord(line, 0, 0); i < len(line); i, within = nextWord(line, i, within) {
 		if line[i] != '%' && classOf(line[i]) == 0 {
 			i++
@@ -65,15 +69,12 @@ func cutTokens(line []byte) []byte {
 		}
 		r := runAt(line, i)
 		if r.length >= minLength && !r.isHex {
-			if out == nil {
-				out = make([]byte, 0, len(line)) // a mark is shorter than what it replaces
-			}
-			out = append(append(append(out, line[done:i]...), line[i:r.cut]...), mark...)
+			out = append(append(slices.Grow(out, len(line)-done), line[done:r.cut]...), mark...)
 			done = r.end
 		}
 		i = max(r.end, i+1)
 	}
-	if out == nil {
+	if done == 0 {
 		return line
 	}
 	return append(out, line[done:]...)
@@ -193,8 +194,9 @@ const maxPartialLine = 64 << 10
 // Writer removes secrets from lines on their way to another writer. It is not safe for
 // concurrent use.
 type Writer struct {
-	to   io.Writer
-	line []byte // the beginning of an unfinished line
+	to     io.Writer
+	line   []byte // the beginning of an unfinished line
+	buffer []byte // for lines with secrets
 }
 
 // NewWriter returns a Writer that writes to to. It buffers an unfinished line until its end
@@ -218,8 +220,12 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if end == 0 {
 		return len(p), nil
 	}
-	if _, err := w.to.Write(Bytes(lines[:end])); err != nil {
+	w.buffer = slices.Grow(w.buffer[:0], end)
+	if _, err := w.to.Write(redact(lines[:end], w.buffer)); err != nil {
 		return 0, err
+	}
+	if cap(w.buffer) > maxPartialLine {
+		w.buffer = nil
 	}
 	return len(p), nil
 }
