@@ -3,6 +3,8 @@ package registry
 import (
 	"context"
 	"errors"
+	"iter"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -104,19 +106,30 @@ func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind st
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
-	setQuota(w.Header(), e.Meta)
+	setQuota(w.Header(), maps.All(e.Meta))
 	return status, code, s.deps.Keychain.Publish(e.Public)
 }
 
-// setQuota sets the RateLimit headers. The argument meta may be nil.
-func setQuota(h http.Header, meta map[string]string) {
-	for key, name := range map[string]string{
-		ratelimit.MetaLimit: "RateLimit-Limit", ratelimit.MetaRemaining: "RateLimit-Remaining", ratelimit.MetaReset: "RateLimit-Reset",
-	} {
-		if v := meta[key]; v != "" {
+// setQuota sets the RateLimit headers from the values of a quota, and ignores other metadata.
+func setQuota(h http.Header, meta iter.Seq2[string, string]) {
+	for key, v := range meta {
+		if name := quotaHeader(key); name != "" {
 			h[name] = []string{v} // spelled as in the RFC drafts, without canonicalization
 		}
 	}
+}
+
+// quotaHeader returns the header for a value of a quota, or "" for other metadata.
+func quotaHeader(key string) string {
+	switch key {
+	case ratelimit.MetaLimit:
+		return "RateLimit-Limit"
+	case ratelimit.MetaRemaining:
+		return "RateLimit-Remaining"
+	case ratelimit.MetaReset:
+		return "RateLimit-Reset"
+	}
+	return ""
 }
 
 // writeJSON writes a small body in full, or only the headers for HEAD.

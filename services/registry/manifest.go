@@ -31,7 +31,7 @@ func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok 
 		if err != nil {
 			return err
 		}
-		setQuota(w.Header(), quota.Meta())
+		setQuota(w.Header(), quota.All())
 		s.counter.pull(r.Context(), tok)
 		s.kept.pull(tok)
 	}
@@ -55,7 +55,11 @@ func etag(d digest.Digest) string { return `"` + d.String() + `"` }
 
 // matches reports whether the client already has d (If-None-Match).
 func matches(r *http.Request, d digest.Digest) bool {
-	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+	sent := r.Header.Get("If-None-Match")
+	if sent == "" {
+		return false
+	}
+	for tag := range strings.SplitSeq(sent, ",") {
 		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
 		if tag == etag(d) || tag == "*" {
 			return true

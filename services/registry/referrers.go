@@ -85,8 +85,11 @@ func referrerIndex(list []descriptor.Descriptor) ([]byte, error) {
 // API (OCI distribution specification, "Referrers Tag Schema").
 func referrersTag(tag string) (digest.Digest, bool) {
 	sum, ok := strings.CutPrefix(tag, "sha256-")
+	if !ok {
+		return "", false
+	}
 	d := digest.NewDigestFromEncoded(digest.SHA256, sum)
-	return d, ok && d.Validate() == nil
+	return d, d.Validate() == nil
 }
 
 // readReferrersTag returns the list of referrers as an index, for clients that request the tag of

@@ -34,7 +34,8 @@ type BuildRepository struct {
 // Has reports whether a repository is this one or below it. All spellings of the host are
 // accepted.
 func (r BuildRepository) Has(host, repository string) bool {
-	return r.HasHost(host) && (repository == r.Repository || strings.HasPrefix(repository, r.Repository+"/"))
+	below, ok := strings.CutPrefix(repository, r.Repository)
+	return ok && (below == "" || below[0] == '/') && r.HasHost(host) // the host last, which takes longer
 }
 
 // HasHost reports whether a host is the registry's. All spellings are accepted.

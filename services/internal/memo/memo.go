@@ -19,6 +19,12 @@ func (m *Memo[K, V]) Get(ctx context.Context, key K, lookup func(context.Context
 	if v, ok := m.cache.Get(key); ok {
 		return v, nil
 	}
+	return m.fill(ctx, key, lookup)
+}
+
+// fill looks up a value that is not cached. It is not part of Get, where its closure would move
+// the key of every call to the heap.
+func (m *Memo[K, V]) fill(ctx context.Context, key K, lookup func(context.Context) (V, error)) (V, error) {
 	return m.flight.Do(ctx, key, func(ctx context.Context) (V, error) {
 		v, err := lookup(ctx)
 		if err == nil {

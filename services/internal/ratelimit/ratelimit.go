@@ -10,7 +10,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
@@ -269,7 +271,7 @@ func exhausted(who account, of Category, a answer) error {
 	}
 	e := fault.Exhausted.Newf("Too many %s: the limit%s is %d in %s; try again in %s%s",
 		Kind(who.name).noun(), whose, a.Limit, shortDuration(a.window), shortDuration(wait), remedy).After(wait).WithCode(fault.LimitCode(who.name))
-	e.Meta = a.Meta()
+	e.Meta = maps.Collect(a.All())
 	e.Detail = of.detail()
 	return e
 }
@@ -282,15 +284,13 @@ func (k Kind) noun() string {
 	return string(k)
 }
 
-// Meta returns the quota as decimal strings under the Meta… keys, with the reset in
-// seconds; nil for the zero value.
-func (q Quota) Meta() map[string]string {
-	if q.Limit == 0 {
-		return nil
-	}
-	return map[string]string{
-		MetaLimit:     strconv.Itoa(q.Limit),
-		MetaRemaining: strconv.Itoa(q.Remaining),
-		MetaReset:     strconv.Itoa(int((q.Reset + time.Second - 1) / time.Second)),
+// All returns the quota as decimal strings under the Meta… keys, with the reset in seconds; nothing
+// for the zero value.
+func (q Quota) All() iter.Seq2[string, string] {
+	return func(yield func(key, value string) bool) {
+		_ = q.Limit != 0 &&
+			yield(MetaLimit, strconv.Itoa(q.Limit)) &&
+			yield(MetaRemaining, strconv.Itoa(q.Remaining)) &&
+			yield(MetaReset, strconv.Itoa(int((q.Reset+time.Second-1)/time.Second)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -152,11 +153,11 @@ func TestQuotaMeta(t *testing.T) {
 		{"a little more", ratelimit.Quota{Limit: 5, Reset: 2001 * time.Millisecond}, "3"},
 		{"hardly anything", ratelimit.Quota{Limit: 5, Reset: time.Millisecond}, "1"},
 	} {
-		if got := tc.in.Meta()[ratelimit.MetaReset]; got != tc.reset {
+		if got := maps.Collect(tc.in.All())[ratelimit.MetaReset]; got != tc.reset {
 			t.Errorf("%s: reset %q, want %q", tc.name, got, tc.reset)
 		}
 	}
-	if got := (ratelimit.Quota{}).Meta(); got != nil {
+	if got := maps.Collect(ratelimit.Quota{}.All()); len(got) != 0 {
 		t.Errorf("nothing is known, yet it says %v", got)
 	}
 }
