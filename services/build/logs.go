@@ -1,9 +1,13 @@
 package build
 
 import (
+	"context"
+
 	"google.golang.org/grpc"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/build/store"
 )
 
 // published returns lines of a log with changed text. The lines of a running build are shared by
@@ -29,7 +33,7 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 	ended, leave := s.ended.wait(req.GetBuildId())
 	defer leave()
 	for {
-		rec, err := s.read(ctx, req.GetBuildId())
+		rec, err := s.readApart(ctx, req.GetBuildId())
 		if err != nil {
 			return err
 		}
@@ -46,4 +50,18 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 			return err
 		}
 	}
+}
+
+// readApart is like read, but reads in another goroutine: a query needs a deep stack, which a
+// goroutine that follows a log would keep.
+func (s *Service) readApart(ctx context.Context, id string) (store.Record, error) {
+	var rec store.Record
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		rec, err = s.read(ctx, id)
+	}()
+	<-done
+	return rec, err
 }

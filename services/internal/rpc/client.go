@@ -69,8 +69,8 @@ func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
 	return newClient(addr, o.Secret, o.Roles, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig), grpc.WithConnectParams(reconnect()))
 }
 
-// A Memory is a listener for connections within this process. Streams use such a
-// connection. Unary calls are passed directly to the server that serves the listener.
+// A Memory is a listener for connections within this process. Calls with a stream of requests
+// use such a connection. Others are passed directly to the server that serves the listener.
 type Memory struct {
 	*bufconn.Listener
 	server *atomic.Pointer[inProcess]
@@ -99,7 +99,19 @@ func (m Memory) Dial(roles ...string) (*grpc.ClientConn, error) {
 		measure.HandleRPC(tagged, &stats.End{Client: true, Error: err})
 		return err
 	}
-	return newClient("passthrough:///memory", "", roles, grpc.WithChainUnaryInterceptor(direct),
+	directStream := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		server := m.server.Load()
+		if server == nil || desc.ClientStreams || ctx.Err() != nil {
+			return open(ctx, desc, cc, method, opts...)
+		}
+		tagged := measure.TagRPC(ctx, &stats.RPCTagInfo{FullMethodName: method})
+		s, ok := server.stream(tagged, method, opts, func(err error) { measure.HandleRPC(tagged, &stats.End{Client: true, Error: err}) })
+		if !ok {
+			return open(ctx, desc, cc, method, opts...)
+		}
+		return s, nil
+	}
+	return newClient("passthrough:///memory", "", roles, grpc.WithChainUnaryInterceptor(direct), grpc.WithChainStreamInterceptor(directStream),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return m.DialContext(ctx) }))
 }

@@ -12,14 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An inProcess calls a server within its process: unary calls run in the caller's goroutine
-// without a connection. Otherwise they behave as over the network. Messages are encoded and
+// An inProcess calls a server within its process, without a connection: unary calls run in the
+// caller's goroutine, and calls whose response is a stream in one goroutine. Otherwise they behave
+// as over the network. Messages are encoded and
 // decoded, only the deadline, the cancellation and the outgoing metadata of the caller's
 // context are transmitted, and the same interceptors run. It is safe for concurrent use
 // once the server serves.
 type inProcess struct {
 	server  *Server
 	methods map[string]method
+	streams map[string]streaming
 	stats   stats.Handler
 	// all is cancelled by stop, which ends the running calls.
 	all  context.Context //nolint:containedctx // the server's own

@@ -95,7 +95,7 @@ func NewServer(o ServerOptions) *Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: time.Hour}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
-	s.inProcess = &inProcess{server: s, methods: map[string]method{}, stats: otelgrpc.NewServerHandler()}
+	s.inProcess = &inProcess{server: s, methods: map[string]method{}, streams: map[string]streaming{}, stats: otelgrpc.NewServerHandler()}
 	s.inProcess.all, s.inProcess.stop = context.WithCancel(context.Background())
 	healthv1.RegisterHealthServer(s, s.health)
 	return s
@@ -106,6 +106,11 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	s.Server.RegisterService(desc, impl)
 	for _, m := range desc.Methods {
 		s.inProcess.methods["/"+desc.ServiceName+"/"+m.MethodName] = method{impl, m}
+	}
+	for _, d := range desc.Streams {
+		if !d.ClientStreams {
+			s.inProcess.streams["/"+desc.ServiceName+"/"+d.StreamName] = streaming{impl, d}
+		}
 	}
 }
 
