@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"slipway.dev/services/builder/engine/mirror"
 	"slipway.dev/services/builder/engine/sif"
 	"slipway.dev/services/builder/remote"
+	sifparts "slipway.dev/services/builder/sif/parts"
 	"slipway.dev/services/builder/squashfs"
 )
 
@@ -49,23 +51,33 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	engine := buildkit.New(o)
 	reach := o.Deps
 	reach.Mirrors = e.net.mirrors
-	compressor, level := e.cfg.Compressor()
-	sifs := sif.New(sif.Options{
-		Deps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: e.dir("sif"), Disk: int64(e.cfg.BuildDisk),
-	})
+	name, level := e.cfg.Compressor()
+	squash, err := squashfs.NewCompressor(squashfs.Compression{Name: name, Level: level}, min(runtime.GOMAXPROCS(0), 4))
+	if err != nil {
+		return parts{}, err
+	}
+	layers, err := sifparts.New(filepath.Join(e.dir("sif"), "parts"), int64(e.cfg.SifLayers), squash)
+	if err != nil {
+		return parts{}, err
+	}
+	sifs := sif.New(sif.Options{Deps: reach, Parts: layers, Dir: filepath.Join(e.dir("sif"), "scratch"), Disk: int64(e.cfg.BuildDisk)})
+	if why := sifs.Problem(); why != "" {
+		p.problems = append(p.problems, why)
+		log.Warn("Singularity images cannot be made here", "why", why)
+	}
 	mirrors, err := mirror.New(reach, e.nats)
 	if err != nil {
 		return parts{}, err
 	}
-	name, err := workerName(e.cfg.DataDir)
+	worker, err := workerName(e.cfg.DataDir)
 	if err != nil {
 		return parts{}, err
 	}
-	claims, err := claim.New(claim.Options{NATS: e.nats, Work: work, Worker: name, Log: log, Now: time.Now})
+	claims, err := claim.New(claim.Options{NATS: e.nats, Work: work, Worker: worker, Log: log, Now: time.Now})
 	if err != nil {
 		return parts{}, err
 	}
-	packages := conda.New(conda.Options{Deps: reach, Channels: e.net.client, Dir: e.dir("packages"), Keep: int64(e.cfg.CondaLayers), Disk: int64(e.cfg.BuildDisk), Claims: claims})
+	packages := conda.New(conda.Options{Deps: reach, Channels: e.net.client, Dir: e.dir("packages"), Keep: int64(e.cfg.CondaLayers), Disk: int64(e.cfg.BuildDisk), Claims: claims, Parts: layers})
 	if why := packages.Problem(); why != "" {
 		p.problems = append(p.problems, "Images of Conda packages cannot be built here: "+why)
 		log.Warn("Images of Conda packages cannot be built here", "why", why)
@@ -76,7 +88,7 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	}
 	w, err := builder.New(builder.Deps{
 		NATS: e.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), mirrors, sifs}, Log: log, Now: time.Now, Metrics: e.reg,
-		Settings: builder.Settings{Name: name, Concurrency: slots, DrainTimeout: e.cfg.DrainBuilds},
+		Settings: builder.Settings{Name: worker, Concurrency: slots, DrainTimeout: e.cfg.DrainBuilds},
 		DiskFull: e.disks.Check,
 	})
 	if err != nil {

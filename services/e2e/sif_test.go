@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -237,11 +238,35 @@ func TestSifOfAnImage(t *testing.T) {
 	}
 	_, digest := pulledSif(t, text(answer, "targetImage"))
 	digests[digest] = true
+	other.sharesLayers(t, body, answer)
 	t.Cleanup(func() { // runs after the parallel shapes
 		if len(digests) != 1 {
 			t.Errorf("the servers built %v", digests)
 		}
 	})
+}
+
+// sharesLayers makes another image of the same layers, and checks that they are not compressed again.
+func (p *program) sharesLayers(t *testing.T, body, first map[string]any) {
+	t.Helper()
+	const compressing = "Compressing the layer"
+	if log := p.logOf(first); !strings.Contains(log, compressing) {
+		t.Errorf("the log of the first image does not mention its layers: %s", log)
+	}
+	config, ok := body["containerConfig"].(map[string]any)
+	if !ok {
+		t.Fatalf("the request is %v", body)
+	}
+	second, changed := maps.Clone(body), maps.Clone(config)
+	changed["env"] = []string{"GREETING=goodbye"}
+	second["containerConfig"] = changed
+	answer := p.order(second, "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
+	}
+	if log := p.logOf(answer); strings.Contains(log, compressing) {
+		t.Errorf("a layer was compressed again: %s", log)
+	}
 }
 
 // downloadSif downloads the image over HTTP, completely and partially, and with the command

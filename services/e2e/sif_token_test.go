@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,46 @@ func TestSifOfOneSolve(t *testing.T) {
 		if no := lacking(unpackSifFor(t, path, architecture), "opt/conda/lib/libz.so.1.2.13", "opt/conda/lib/libffi.so", "opt/conda/conda-meta/history"); no != nil {
 			t.Errorf("%s: the image lacks %q", architecture, no)
 		}
+	}
+}
+
+// TestSifOfPackages makes Singularity images of two environments that share packages. It checks that each
+// package is compressed once, while its layer is made, and that the images are those of a server that
+// makes them of finished layers.
+func TestSifOfPackages(t *testing.T) {
+	t.Parallel()
+	needSif(t)
+	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
+	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	digests := map[string]bool{}
+	for _, ahead := range []bool{true, false} {
+		p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+		if !ahead { // make the layers first
+			if s := p.finished(t, p.order(environment(base, "libcurl", "libffi"))); s["succeeded"] != true {
+				t.Fatalf("the image ended as %v", s)
+			}
+		}
+		var compressed []int
+		for _, packages := range [][]string{{"libcurl", "libffi"}, {"libffi"}} {
+			answer := p.order(sifOf(environment(base, packages...), "linux/amd64"))
+			if s := p.finished(t, answer); s["succeeded"] != true {
+				t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
+			}
+			compressed = append(compressed, strings.Count(p.logOf(answer), "Compressing the layer"))
+			_, digest := pulledSif(t, text(answer, "targetImage"))
+			digests[digest] = true
+		}
+		// The base image has two layers, and each image one of its own. The first environment has four packages.
+		want := []int{3, 1}
+		if !ahead {
+			want = []int{7, 1}
+		}
+		if !slices.Equal(compressed, want) {
+			t.Errorf("ahead %v: %v layers were compressed for the images, want %v", ahead, compressed, want)
+		}
+	}
+	if len(digests) != 2 {
+		t.Errorf("the servers made the images %v", digests)
 	}
 }
 

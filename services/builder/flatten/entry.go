@@ -129,6 +129,27 @@ func header(h *tar.Header, name string) *tar.Header {
 	return out
 }
 
+// Entry returns an entry of a layer as an image has it: with a clean path, and without traces of how
+// the layer was created. A whiteout is an empty file. It returns an error made by layertar.Invalidf for
+// an entry that no image can have.
+func Entry(h *tar.Header) (*tar.Header, error) {
+	path, _, base, err := locate(h)
+	if err != nil {
+		return nil, err
+	}
+	if layertar.IsWhiteout(base) {
+		return &tar.Header{Typeflag: tar.TypeReg, Name: path}, nil
+	}
+	out := header(h, path)
+	if h.Typeflag == tar.TypeLink {
+		out.Size = 0
+		if out.Linkname, err = clean(h.Linkname); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // seconds truncates a time to the precision of squashfs.
 func seconds(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)

@@ -45,6 +45,9 @@ func (w session) repository(ctx context.Context, at upstream.Repository) (*Repos
 	return &Repository{session: w, ref: name, client: w.control(at.Host, access, w.Mirrors), at: at, access: access, documents: w.Registries.Source(at, access)}, nil
 }
 
+// Host returns the host of the registry.
+func (r *Repository) Host() string { return r.at.Host }
+
 // Manifest returns a manifest or an index.
 func (r *Repository) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
 	return r.documents.Manifest(ctx, d)

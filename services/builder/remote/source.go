@@ -104,6 +104,15 @@ func (o *Source) Open(ctx context.Context, l ocispec.Descriptor) (io.ReadCloser,
 	return r, o.unreadable(ctx, err)
 }
 
+// MayRead returns an error if the registry does not let the build read a layer. It reads nothing of it.
+func (o *Source) MayRead(ctx context.Context, l ocispec.Descriptor) error {
+	r, err := o.client.BlobHead(ctx, o.ref, BlobOf(l))
+	if err != nil {
+		return o.unreadable(ctx, err)
+	}
+	return r.Close()
+}
+
 // BlobOf converts a descriptor for the registry client.
 func BlobOf(l ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}

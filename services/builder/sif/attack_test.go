@@ -90,11 +90,11 @@ func hostileLayer(kind string) flatten.Layer {
 // hostile builds an image of hostile layers, and prints the memory that it used and the
 // result.
 func hostile(dir, kind string) {
-	layers := []flatten.Layer{hostileLayer(kind)}
+	layers := []sif.Layer{{Layer: hostileLayer(kind)}}
 	if kind == "replaced hard links" {
-		layers = append(layers, hostileLayer("replacing"))
+		layers = append(layers, sif.Layer{Layer: hostileLayer("replacing")})
 	}
-	_, err := sif.Make(context.Background(), dir, sif.Image{Config: []byte(config), Layers: layers, Limits: flatten.Limits{
+	_, err := sif.Make(context.Background(), dir, sif.Image{Config: []byte(config), Layers: layers, Compressor: compressor(squashfs.Compression{}), Limits: flatten.Limits{
 		Bytes: 32 << 30, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes,
 	}})
 	if err != nil && !errors.As(err, new(*flatten.Refusal)) && !errors.As(err, new(*squashfs.Refusal)) {

@@ -1,5 +1,6 @@
 // Package sif converts container images to Singularity images, as an ordinary user and
-// without other programs. It writes the layers to one squashfs and puts that into a SIF
+// without other programs. Each layer is compressed once, as a part of images (package
+// squashfs); an image is the blocks of the parts of its layers with new tables, in a SIF
 // file. The same image produces the same bytes on every machine. The package does not
 // access registries: its caller opens the layers.
 package sif
@@ -11,13 +12,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
-	native "github.com/sylabs/sif/v2/pkg/sif"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/builder/pieces"
 	"slipway.dev/services/builder/squashfs"
+	"slipway.dev/services/internal/limits"
 )
 
 // Media types of an image in a registry, as singularity and apptainer push them.
@@ -31,23 +33,28 @@ type Image struct {
 	// Config is the OCI image config, as JSON.
 	Config []byte
 	// Layers are the layers, lowest first.
-	Layers []flatten.Layer
+	Layers []Layer
 	// Limits bound the image's size.
 	Limits flatten.Limits
-	// Compression is the squashfs compression.
-	Compression squashfs.Compression
+	// Compressor compresses the squashfs.
+	Compressor *squashfs.Compressor
 	// Sign returns the content of the signature object for the metadata that it covers; nil makes
 	// an image without a signature.
 	Sign func(ctx context.Context, metadata []byte) ([]byte, error)
 }
 
-// File is a Singularity image on disk.
+// File is a Singularity image, which is read from the parts of its layers. The caller closes it.
 type File struct {
-	Path    string
+	*pieces.File
 	Digest  digest.Digest
-	Size    int64 // in bytes
 	Summary flatten.Summary
+
+	parts  *parts
+	tables *os.File
 }
+
+// Close closes the parts. The image cannot be read any more.
+func (f File) Close() error { return errors.Join(f.parts.Close(), f.tables.Close()) }
 
 // launch makes the file executable as a program.
 const launch = "#!/usr/bin/env run-singularity\n"
@@ -62,9 +69,9 @@ type config struct {
 	} `json:"config"`
 }
 
-// Make writes the image into the folder dir, which the caller removes. It returns a
-// *flatten.Refusal or *squashfs.Refusal if no Singularity image can be made of the
-// container image.
+// Make makes the image from the parts of its layers, whose temporary files are in the folder dir. It
+// returns a *flatten.Refusal or *squashfs.Refusal if no Singularity image can be made of the container
+// image.
 func Make(ctx context.Context, dir string, img Image) (File, error) {
 	var c config
 	if err := json.Unmarshal(img.Config, &c); err != nil {
@@ -77,56 +84,58 @@ func Make(ctx context.Context, dir string, img Image) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	layers := append([]flatten.Layer{bottom}, img.Layers...)
-	root := filepath.Join(dir, "root.squashfs")
-	summary, err := squash(ctx, root, append(layers, top), img)
+	layers := append([]Layer{{Layer: bottom}}, img.Layers...)
+	layers = append(layers, Layer{Layer: top})
+	memory := arena.NewBudget(limits.ImageTables)
+	parts, err := openParts(ctx, dir, img, layers, memory)
 	if err != nil {
 		return File{}, err
 	}
-	out := File{Path: filepath.Join(dir, "image.sif"), Summary: summary}
-	if err := wrap(ctx, root, out.Path, c.Architecture, img.Sign); err != nil {
-		return File{}, fmt.Errorf("writing the SIF file: %w", err)
+	out := File{parts: parts}
+	if out.tables, err = temporary(dir); err != nil {
+		return File{}, errors.Join(err, parts.Close())
 	}
-	if err := os.Remove(root); err != nil {
-		return File{}, err
+	if err := out.assemble(ctx, img, layers, memory, c.Architecture); err != nil {
+		return File{}, errors.Join(err, out.Close())
 	}
-	out.Digest, out.Size, err = sum(out.Path)
-	return out, err
+	return out, nil
 }
 
-// wrap puts a squashfs into a SIF file. The file records neither time nor machine.
-func wrap(ctx context.Context, root, path, architecture string, sign func(context.Context, []byte) ([]byte, error)) error {
-	f, err := os.Open(root)
+// assemble makes the image of open parts.
+func (f *File) assemble(ctx context.Context, img Image, layers []Layer, memory *arena.Budget, architecture string) error {
+	root, err := f.squash(ctx, img, layers, memory)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	partition, err := native.NewDescriptorInput(native.DataPartition, f,
-		native.OptObjectName("root.squashfs"),
-		native.OptPartitionMetadata(native.FsSquash, native.PartPrimSys, architecture))
-	if err != nil {
-		return err
+	if f.File, err = wrap(ctx, root, architecture, img.Sign); err != nil {
+		return fmt.Errorf("writing the SIF file: %w", err)
 	}
-	image, err := native.CreateContainerAtPath(path, native.OptCreateDeterministic(),
-		native.OptCreateWithLaunchScript(launch), native.OptCreateWithDescriptors(partition))
-	if err != nil {
-		return err
-	}
-	if sign != nil {
-		if err := addSignature(ctx, image, sign); err != nil {
-			return errors.Join(err, image.UnloadContainer())
-		}
-	}
-	return image.UnloadContainer()
-}
-
-func sum(path string) (digest.Digest, int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
 	d := digest.SHA256.Digester()
-	n, err := io.Copy(d.Hash(), f)
-	return d.Digest(), n, err
+	if _, err = io.Copy(d.Hash(), f.Reader()); err != nil {
+		return fmt.Errorf("reading the SIF file: %w", err)
+	}
+	f.Digest = d.Digest()
+	return nil
+}
+
+// Reader returns a reader of the whole file.
+func (f File) Reader() io.Reader { return io.NewSectionReader(f.File, 0, f.Size()) }
+
+// squash merges the layers to a squashfs. It starts again if they cannot be merged in one pass.
+func (f *File) squash(ctx context.Context, img Image, layers []Layer, memory *arena.Budget) (*pieces.File, error) {
+	write := func(merge func(context.Context, flatten.Output, []flatten.Layer, flatten.Limits) (flatten.Summary, error)) (*pieces.File, error) {
+		return squashfs.Write(ctx, f.tables, img.Compressor, memory, f.parts.opened, func(w *squashfs.Writer) (err error) {
+			a := &assembler{to: w, parts: f.parts.opened}
+			f.Summary, err = merge(ctx, a, a.listings(layers), flatten.Limits{
+				Entries: img.Limits.Entries, Names: img.Limits.Names, NameBytes: img.Limits.NameBytes, Memory: memory,
+			})
+			f.Summary.Bytes = w.Bytes()
+			return err
+		})
+	}
+	root, err := write(flatten.Write)
+	if errors.Is(err, flatten.ErrTwice) {
+		root, err = write(flatten.WriteTwice)
+	}
+	return root, err
 }

@@ -52,6 +52,26 @@ func (c Compression) withDefaults() Compression {
 	return c
 }
 
+// A Compressor compresses parts and images. It is safe for concurrent use.
+type Compressor struct {
+	Compression
+	workers  int
+	pack     packer
+	listings *zstd.Encoder // of the listings of parts
+}
+
+// NewCompressor returns a compressor for parts and images, of which each has up to workers blocks
+// compressed concurrently; 0 is one. It returns an error if c is not valid.
+func NewCompressor(c Compression, workers int) (*Compressor, error) {
+	c, workers = c.withDefaults(), max(workers, 1)
+	pack, err := newPacker(c, workers)
+	if err != nil {
+		return nil, err
+	}
+	listings, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(workers), zstd.WithWindowSize(frameSize), zstd.WithLowerEncoderMem(true))
+	return &Compressor{c, workers, pack, listings}, err
+}
+
 // A packer compresses a block of at most blockSize bytes and appends the result to dst. It
 // is safe for concurrent use.
 type packer func(dst, src []byte) []byte

@@ -2,19 +2,22 @@ package squashfs
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"io"
 )
 
-// file is the content of a regular file. It holds no pointers.
+// file is the content of a regular file in a part. It holds no pointers.
 type file struct {
-	// start is the position of its first block, size its length, and holes the number of
-	// its bytes that are zeros and not stored.
-	start, size, holes uint64
+	// size is its length in bytes, start the position of its first block, length the number of bytes
+	// of all its blocks, and holes the number of its bytes that are zeros and not stored.
+	size, start, length, holes uint64
 	// first is the index of its first block in the list of stored lengths, where 0 is a
 	// hole; count is the number of its blocks.
 	first, count uint32
 	end          place
+	// sum is a hash of the content. It depends on the version of the compressor.
+	sum [32]byte
 }
 
 // place is the position of a file's last, partial block: the fragment and the offset in it.
@@ -24,10 +27,18 @@ type place struct{ fragment, offset uint32 }
 // zeros is the content of a hole.
 var zeros [blockSize]byte //nolint:gochecknoglobals // never changed
 
-// content reads a file. When it returns, the file's blocks are queued, but maybe not stored
-// yet.
-func (w *Writer) content(f *file, size int64, r io.Reader) error {
+// read reads a file. When it returns, the file's blocks are queued, but maybe not stored yet. Its
+// last block is queued after the end has been read, because the hash of the end is a part of the
+// file's.
+func (w *PartWriter) read(f *file, size int64, r io.Reader) error {
 	f.size, f.end.fragment = uint64(size), none
+	var last *block
+	put := func(b *block) {
+		if last != nil {
+			w.lane.put(last)
+		}
+		last = b
+	}
 	for left := size; left >= blockSize; left -= blockSize {
 		b, err := w.lane.next()
 		if err != nil {
@@ -37,68 +48,71 @@ func (w *Writer) content(f *file, size int64, r io.Reader) error {
 		if _, err := io.ReadFull(r, b.raw); err != nil {
 			return short(err)
 		}
-		b.file, b.hole, b.last = f, bytes.Equal(b.raw, zeros[:]), left < 2*blockSize
-		w.lane.put(b)
+		b.file, b.hole = f, bytes.Equal(b.raw, zeros[:])
+		put(b)
 	}
-	if n := size % blockSize; n > 0 {
-		return w.tail(f, r, int(n))
+	tail, hole, err := w.tail(f, r, int(size%blockSize))
+	if err != nil {
+		return err
 	}
-	return nil
+	if hole != nil {
+		put(hole)
+	}
+	if last != nil {
+		last.last = true
+		put(nil)
+	}
+	return w.share(f, tail)
 }
 
-// tail reads the end of a file into a block that several files share.
-func (w *Writer) tail(f *file, r io.Reader, n int) error {
+// tail reads the last n bytes of a file, and sets the hash of f to theirs. If all are zeros, it returns
+// a block of its own instead, which is not stored.
+func (w *PartWriter) tail(f *file, r io.Reader, n int) (tail []byte, hole *block, err error) {
+	if n == 0 {
+		return nil, nil, nil
+	}
 	if w.scratch == nil {
 		w.scratch = make([]byte, blockSize)
 	}
-	raw := w.scratch[:n]
-	if _, err := io.ReadFull(r, raw); err != nil {
-		return short(err)
+	tail = w.scratch[:n]
+	if _, err := io.ReadFull(r, tail); err != nil {
+		return nil, nil, short(err)
 	}
-	if bytes.Equal(raw, zeros[:n]) {
-		return w.hole(f, raw)
+	if !bytes.Equal(tail, zeros[:n]) {
+		f.sum = sha256.Sum256(tail)
+		return tail, nil, nil
 	}
-	s := w.lane.marker.of(raw)
-	if same, ok := w.tails.find(s); ok {
-		f.end = place{uint32(same >> 32), uint32(same)}
+	if hole, err = w.lane.next(); err == nil {
+		hole.raw, hole.file, hole.hole = append(hole.raw, tail...), f, true
+	}
+	return nil, hole, err
+}
+
+// share puts the end of a file into a block that several files share.
+func (w *PartWriter) share(f *file, tail []byte) (err error) {
+	if len(tail) == 0 {
 		return nil
 	}
-	if w.fragment != nil && len(w.fragment.raw)+n > blockSize {
-		if err := w.flushFragment(); err != nil {
-			return err
-		}
+	if w.fragment != nil && len(w.fragment.raw)+len(tail) > blockSize {
+		w.flushFragment()
 	}
 	if w.fragment == nil {
-		var err error
 		if w.fragment, err = w.lane.next(); err != nil {
 			return err
 		}
 	}
 	f.end = place{w.fragments, uint32(len(w.fragment.raw))}
-	w.fragment.raw = append(w.fragment.raw, raw...)
-	return w.full(w.tails.add(s, uint64(f.end.fragment)<<32|uint64(f.end.offset)))
-}
-
-// hole queues a partial block of zeros, which needs no fragment.
-func (w *Writer) hole(f *file, raw []byte) error {
-	b, err := w.lane.next()
-	if err != nil {
-		return err
-	}
-	b.raw, b.file, b.hole = append(b.raw, raw...), f, true
-	w.lane.put(b)
+	w.fragment.raw = append(w.fragment.raw, tail...)
 	return nil
 }
 
 // flushFragment queues the current block of file ends.
-func (w *Writer) flushFragment() error {
-	if w.fragment == nil {
-		return nil
+func (w *PartWriter) flushFragment() {
+	if w.fragment != nil {
+		w.lane.put(w.fragment)
+		w.fragment = nil
+		w.fragments++
 	}
-	w.lane.put(w.fragment)
-	w.fragment = nil
-	w.fragments++
-	return nil
 }
 
 func short(err error) error {

@@ -1,9 +1,12 @@
 package squashfs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"slipway.dev/services/builder/pieces"
 )
 
 const (
@@ -24,13 +27,12 @@ const (
 	flagHasCompressor = 0x400 // the compressor's options follow the superblock
 )
 
-// image is the file that is written.
+// image is the image that is written. Its tables are in a file of their own.
 type image struct {
-	file File
+	file Scratch
 	pack packer
-	// end is the position of the next byte.
-	end        uint64
-	compressor uint16
+	// end is the position of the next byte in the image, and begin that of the first table.
+	end, begin uint64
 }
 
 // Write appends bytes.
@@ -42,7 +44,7 @@ func (m *image) Write(p []byte) (int, error) {
 }
 
 func (m *image) append(p []byte) error {
-	n, err := m.file.WriteAt(p, int64(m.end))
+	n, err := m.file.WriteAt(p, int64(m.end-m.begin))
 	m.end += uint64(n)
 	if err != nil {
 		return fmt.Errorf("writing the image: %w", err)
@@ -50,50 +52,58 @@ func (m *image) append(p []byte) error {
 	return nil
 }
 
-// begin reserves space for the superblock and writes the compressor's options.
-func (m *image) begin(c Compression) error {
-	var options []byte
-	m.compressor, options = c.id()
-	m.end = superblockSize
-	return m.append(append(binary.LittleEndian.AppendUint16(nil, uint16(len(options))|unpacked), options...))
+// finish writes the tables and returns the image: the superblock with their positions and the
+// compressor's options, the blocks of the parts, and the tables.
+func (w *Writer) finish(c *Compressor) (*pieces.File, error) {
+	compressor, options := c.id()
+	options = append(binary.LittleEndian.AppendUint16(nil, uint16(len(options))|unpacked), options...)
+	blocks, err := w.arrange(superblockSize + uint64(len(options)))
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.writeTables()
+	if err != nil {
+		return nil, err
+	}
+	var out pieces.File
+	head := append(s.encode(compressor), options...)
+	out.Append(bytes.NewReader(head), 0, int64(len(head)))
+	for _, b := range blocks {
+		out.Append(b.from, int64(b.old), int64(b.length))
+	}
+	out.Append(w.file, 0, int64(w.end-w.begin))
+	if rest := out.Size() % padding; rest > 0 {
+		out.Append(bytes.NewReader(zeros[:padding]), 0, padding-rest)
+	}
+	return &out, nil
 }
 
-// finish writes the tables, and the superblock with their positions. It returns the image's
-// length in bytes.
-func (w *Writer) finish() (int64, error) {
+// writeTables writes all tables.
+func (w *Writer) writeTables() (superblock, error) {
 	t := newTables(w)
-	s := superblock{inodeTable: w.end, fragments: uint32(w.lane.table.Len()), owners: uint16(len(w.owners)), flags: flagTails | flagSame | flagHasCompressor}
+	s := superblock{inodeTable: w.end, fragments: uint32(w.fragments.Len()), owners: uint16(len(w.owners)), flags: flagTails | flagSame | flagHasCompressor}
 	var err error
 	if s.root, err = t.writeTree(); err != nil {
-		return 0, w.full(err)
+		return s, w.full(err)
 	}
 	s.inodes, s.listings = t.count, w.end
 	if _, err := t.stored.WriteTo(&w.image); err != nil {
-		return 0, err
+		return s, err
 	}
 	if s.ends, err = w.writeFragments(); err != nil {
-		return 0, err
+		return s, err
 	}
 	if s.ids, err = w.writeOwners(); err != nil {
-		return 0, err
+		return s, err
 	}
 	if s.xattrs, err = w.writeAttributes(); err != nil {
-		return 0, err
+		return s, err
 	}
 	if s.xattrs == absent {
 		s.flags |= flagNoAttributes
 	}
 	s.size = w.end
-	if _, err := w.file.WriteAt(s.encode(w.compressor), 0); err != nil {
-		return 0, fmt.Errorf("writing the image: %w", err)
-	}
-	length := int64(w.end+padding-1) &^ (padding - 1)
-	for _, size := range []int64{int64(w.end), length} { // the padding must be zeros, whatever the file contained
-		if err := w.file.Truncate(size); err != nil {
-			return 0, fmt.Errorf("writing the image: %w", err)
-		}
-	}
-	return length, nil
+	return s, nil
 }
 
 // superblock holds the positions of the tables and their numbers of rows.
@@ -124,11 +134,11 @@ func (s superblock) encode(compressor uint16) []byte {
 
 // writeFragments writes the table of fragments.
 func (w *Writer) writeFragments() (uint64, error) {
-	if w.lane.table.Len() == 0 {
+	if w.fragments.Len() == 0 {
 		return absent, nil
 	}
-	return w.indexed(w.lane.table.Len(), func(to []byte, i int) []byte {
-		f := w.lane.table.At(uint32(i))
+	return w.indexed(w.fragments.Len(), func(to []byte, i int) []byte {
+		f := w.fragments.At(uint32(i))
 		to = binary.LittleEndian.AppendUint64(to, f.start)
 		return binary.LittleEndian.AppendUint64(to, uint64(f.word))
 	})

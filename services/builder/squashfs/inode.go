@@ -61,7 +61,7 @@ func (t *tables) regular(n *inode) []byte {
 		out = le.AppendUint32(out, n.attributes)
 	}
 	for i := range f.count {
-		out = le.AppendUint32(out, *t.blocks.At(f.first + i))
+		out = le.AppendUint32(out, *t.words.At(f.first + i))
 	}
 	return out
 }

@@ -39,24 +39,24 @@ func noise(seed uint64, n int) string {
 }
 
 // image writes items to a file and returns its path.
-func image(t testing.TB, o squashfs.Options, items ...item) (string, error) {
+func image(t testing.TB, o options, items ...item) (string, error) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "*.squashfs")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	size, err := squashfs.Write(t.Context(), f, o, adding(items...))
+	size, err := write(t.Context(), t, f, o, adding(items...))
 	if info, statErr := f.Stat(); err == nil && (statErr != nil || info.Size() != size) {
 		t.Errorf("the file is %d bytes long, not %d", info.Size(), size)
 	}
 	return f.Name(), err
 }
 
-func adding(items ...item) func(*squashfs.Writer) error {
-	return func(w *squashfs.Writer) error {
+func adding(items ...item) func(entries) error {
+	return func(add entries) error {
 		for _, i := range items {
-			if err := w.Add(&i.Header, strings.NewReader(i.content)); err != nil {
+			if err := add(&i.Header, strings.NewReader(i.content)); err != nil {
 				return err
 			}
 		}
@@ -79,7 +79,7 @@ func thingsIn(t testing.TB, path string) map[string]thing {
 }
 
 // things writes items and reads them back.
-func things(t testing.TB, o squashfs.Options, items ...item) map[string]thing {
+func things(t testing.TB, o options, items ...item) map[string]thing {
 	t.Helper()
 	path, err := image(t, o, items...)
 	if err != nil {
@@ -206,9 +206,9 @@ func FuzzWrite(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer out.Close()
-		_, err = squashfs.Write(t.Context(), out, squashfs.Options{Workers: int(workers % 4)}, func(w *squashfs.Writer) error {
+		_, err = write(t.Context(), t, out, options{Workers: int(workers % 4)}, func(add entries) error {
 			for _, i := range items {
-				err := w.Add(&i.Header, strings.NewReader(i.content))
+				err := add(&i.Header, strings.NewReader(i.content))
 				if errors.As(err, new(*squashfs.Refusal)) {
 					return err
 				}

@@ -2,6 +2,11 @@ package squashfs
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"io"
 
 	"golang.org/x/sync/errgroup"
 
@@ -15,9 +20,10 @@ const stored = 1 << 24
 type block struct {
 	// raw is the content and packed the compressed content, which is used if it is shorter.
 	raw, packed []byte
-	sum         sum
+	// sum is the SHA-256 of the stored content, or zero for a hole.
+	sum [32]byte
 	// file is the file that the block belongs to, or nil for a block of file ends. last
-	// marks the file's last whole block.
+	// marks the file's last block.
 	file *file
 	last bool
 	// hole marks a block of zeros, which is not stored. It may be the end of a file.
@@ -36,24 +42,22 @@ func (b *block) content() (content []byte, word uint32) {
 // lane compresses blocks on several processors and stores them in the order of arrival. The
 // number of its blocks is fixed: a caller that needs another one waits until one is stored.
 type lane struct {
-	ctx           context.Context //nolint:containedctx // for the time of one image
+	ctx           context.Context //nolint:containedctx // for the time of one part
 	free          chan *block
 	work, inOrder chan *block
-	marker        marker
-	image         *image
+	pack          packer
 	full          func(error) error
 
 	// The following fields belong to the goroutine that stores blocks.
 
-	// begin is the position of the current file's first block, and chain the sum of its
-	// blocks. hasStored is set while a file has stored blocks and waits for more.
-	begin     uint64
-	chain     sum
-	hasStored bool
-	runs      *sums
-	table     *arena.Table[fragment]
-	// blocks holds the lengths of the blocks of all files.
-	blocks *arena.Table[uint32]
+	out io.Writer
+	// end is the number of stored bytes.
+	end uint64
+	// sum is the hash of the current file's blocks.
+	sum hash.Hash
+	// words holds the stored lengths of the blocks of all files.
+	words     *arena.Table[uint32]
+	fragments *arena.Table[fragment]
 }
 
 // fragment is the position of a block of file ends. It holds no pointers.
@@ -62,17 +66,16 @@ type fragment struct {
 	word  uint32
 }
 
-func newLane(ctx context.Context, group *errgroup.Group, w *Writer, workers int) *lane {
-	n := 2*workers + 2 // one is being filled, and one stored
+func newLane(ctx context.Context, group *errgroup.Group, c *Compressor, memory *arena.Arena, out io.Writer, full func(error) error) *lane {
+	n := 2*c.workers + 2 // one is being filled, and one stored
 	l := &lane{
-		ctx: ctx, free: make(chan *block, n), work: make(chan *block, n), inOrder: make(chan *block, n),
-		marker: newMarker(), image: &w.image, full: w.full,
-		runs: newSums(w.memory), table: arena.NewTable[fragment](w.memory), blocks: arena.NewTable[uint32](w.memory),
+		ctx: ctx, free: make(chan *block, n), work: make(chan *block, n), inOrder: make(chan *block, n), pack: c.pack, full: full,
+		out: out, sum: sha256.New(), words: arena.NewTable[uint32](memory), fragments: arena.NewTable[fragment](memory),
 	}
 	for range n {
-		l.free <- &block{raw: make([]byte, 0, blockSize), packed: make([]byte, 0, blockSize+blockSize/64), done: make(chan struct{}, 1)}
+		l.free <- &block{done: make(chan struct{}, 1)}
 	}
-	for range workers {
+	for range c.workers {
 		group.Go(l.compress)
 	}
 	group.Go(l.store)
@@ -92,7 +95,10 @@ func (l *lane) next() (*block, error) {
 	}
 	select {
 	case b := <-l.free:
-		b.raw, b.packed, b.file, b.last, b.hole = b.raw[:0], b.packed[:0], nil, false, false
+		if b.raw == nil {
+			b.raw, b.packed = make([]byte, 0, blockSize), make([]byte, 0, blockSize+blockSize/64)
+		}
+		b.raw, b.packed, b.sum, b.file, b.last, b.hole = b.raw[:0], b.packed[:0], [32]byte{}, nil, false, false
 		return b, nil
 	case <-l.ctx.Done():
 		return nil, context.Cause(l.ctx)
@@ -108,10 +114,10 @@ func (l *lane) put(b *block) {
 func (l *lane) compress() error {
 	for b := range l.work {
 		if !b.hole && l.ctx.Err() == nil {
-			b.packed = l.image.pack(b.packed, b.raw)
+			b.packed = l.pack(b.packed, b.raw)
 			if b.file != nil {
 				content, _ := b.content()
-				b.sum = l.marker.of(content)
+				b.sum = sha256.Sum256(content)
 			}
 		}
 		b.done <- struct{}{}
@@ -133,63 +139,50 @@ func (l *lane) store() error {
 	return nil
 }
 
+// storeBlock stores a block and records it.
 func (l *lane) storeBlock(b *block) error {
-	if b.file == nil {
-		content, word := b.content()
-		_, f, err := l.table.Add()
-		if err != nil {
-			return l.full(err)
-		}
-		*f = fragment{l.image.end, word}
-		return l.image.append(content)
-	}
-	if len(b.raw) < blockSize { // a hole at the end of a file
-		b.file.holes += uint64(len(b.raw))
-		return l.list(b.file, 0)
-	}
-	if !l.hasStored {
-		l.begin, l.chain, l.hasStored = l.image.end, sum{}, true
-	}
 	content, word := b.content()
 	if b.hole {
 		content, word = nil, 0
-		b.file.holes += blockSize
-		b.sum = sum{}
 	}
-	if err := l.list(b.file, word); err != nil {
-		return err
+	at := l.end
+	n, err := l.out.Write(content)
+	if l.end += uint64(n); err != nil {
+		return fmt.Errorf("writing the part of a layer: %w", err)
 	}
-	l.chain = l.marker.join(l.chain, b.sum, word)
-	if err := l.image.append(content); err != nil {
-		return err
+	f := b.file
+	if f == nil {
+		_, to, err := l.fragments.Add()
+		if err != nil {
+			return l.full(err)
+		}
+		*to = fragment{at, word}
+		return nil
 	}
-	if b.last {
-		return l.conclude(b.file)
-	}
-	return nil
-}
-
-// list appends a block to the current file.
-func (l *lane) list(f *file, word uint32) error {
-	id, to, err := l.blocks.Add()
+	id, to, err := l.words.Add()
 	if err != nil {
 		return l.full(err)
 	}
-	if *to = word; f.count == 0 {
-		f.first = id
+	*to = word
+	if f.count == 0 {
+		f.first, f.start = id, at
+		l.sum.Reset()
 	}
 	f.count++
+	f.length += uint64(len(content))
+	if b.hole {
+		f.holes += uint64(len(b.raw))
+	}
+	_, _ = l.sum.Write(b.sum[:])
+	_, _ = l.sum.Write(binary.LittleEndian.AppendUint32(nil, word))
+	if b.last {
+		l.conclude(f)
+	}
 	return nil
 }
 
-// conclude completes a file. If an earlier file has the same blocks, the file uses those,
-// and the next file overwrites its own.
-func (l *lane) conclude(f *file) error {
-	l.hasStored = false
-	if same, ok := l.runs.find(l.chain); ok {
-		f.start, l.image.end = same, l.begin
-		return nil
-	}
-	f.start = l.begin
-	return l.full(l.runs.add(l.chain, l.begin))
+// conclude records the hash of a file's blocks, and of its end, which is in f.sum.
+func (l *lane) conclude(f *file) {
+	_, _ = l.sum.Write(f.sum[:])
+	l.sum.Sum(f.sum[:0])
 }

@@ -38,15 +38,6 @@ func (m marker) of(content []byte) sum {
 	return s
 }
 
-// join returns the sum of a list from the sum of the list without its last block.
-func (m marker) join(list, last sum, word uint32) sum {
-	var all [2*len(sum{}) + 4]byte
-	copy(all[:], list[:])
-	copy(all[len(list):], last[:])
-	binary.LittleEndian.PutUint32(all[2*len(list):], word)
-	return m.of(all[:])
-}
-
 // storedContent is a content that is stored. It holds no pointers.
 type storedContent struct {
 	sum sum

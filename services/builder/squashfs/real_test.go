@@ -62,20 +62,20 @@ func archive(t testing.TB, items []item) []byte {
 }
 
 // squashed makes an image of a tar.
-func squashed(t testing.TB, raw io.Reader, o squashfs.Options) string {
+func squashed(t testing.TB, raw io.Reader, o options) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "ours.squashfs"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = squashfs.Write(t.Context(), f, o, func(w *squashfs.Writer) error {
+	_, err = write(t.Context(), t, f, o, func(add entries) error {
 		for r := tar.NewReader(raw); ; {
 			h, err := r.Next()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			if err == nil {
-				err = w.Add(h, r)
+				err = add(h, r)
 			}
 			if err != nil {
 				return err
@@ -145,7 +145,7 @@ func TestListsAsTar2sqfs(t *testing.T) {
 			t.Parallel()
 			theirs := filepath.Join(t.TempDir(), "theirs.squashfs")
 			run(t, bytes.NewReader(raw), "tar2sqfs", "--quiet", "--no-skip", "--compressor", "zstd", "--comp-extra", "level=3", theirs)
-			ours := squashed(t, bytes.NewReader(raw), squashfs.Options{Workers: 2})
+			ours := squashed(t, bytes.NewReader(raw), options{Workers: 2})
 			want, got := run(t, nil, "unsquashfs", "-lln", theirs), run(t, nil, "unsquashfs", "-lln", ours)
 			if want != got {
 				t.Errorf("the listings differ: %s", firstDifference(want, got))
@@ -182,7 +182,7 @@ func TestUnsquashfsReads(t *testing.T) {
 	realTools(t)
 	for _, c := range []squashfs.Compression{{}, {Name: "gzip", Level: 1}} {
 		items := append(variety(), many(500, 250)...)
-		path := squashed(t, bytes.NewReader(archive(t, items)), squashfs.Options{Compression: c, Workers: 2})
+		path := squashed(t, bytes.NewReader(archive(t, items)), options{Compression: c, Workers: 2})
 		dir := filepath.Join(t.TempDir(), "root")
 		run(t, nil, "unsquashfs", "-no-progress", "-d", dir, path)
 		sameOnDisk(t, dir, wanted(items))
@@ -216,13 +216,13 @@ func TestKernelMounts(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			items := append(variety(), many(n, n*7/10)...)
-			dir := mounted(t, squashed(t, bytes.NewReader(archive(t, items)), squashfs.Options{Compression: c, Workers: 2}))
+			dir := mounted(t, squashed(t, bytes.NewReader(archive(t, items)), options{Compression: c, Workers: 2}))
 			sameOnDisk(t, dir, wanted(items))
 		})
 	}
 	t.Run("nothing", func(t *testing.T) {
 		t.Parallel()
-		dir := mounted(t, squashed(t, bytes.NewReader(archive(t, nil)), squashfs.Options{}))
+		dir := mounted(t, squashed(t, bytes.NewReader(archive(t, nil)), options{}))
 		if all, err := os.ReadDir(dir); err != nil || len(all) != 0 {
 			t.Errorf("it holds %v, %v", all, err)
 		}
@@ -238,12 +238,12 @@ func TestKernelReadsALargeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written, err := squashfs.Write(t.Context(), f, squashfs.Options{Workers: 2}, func(w *squashfs.Writer) error {
+	written, err := write(t.Context(), t, f, options{Workers: 2}, func(add entries) error {
 		content := io.MultiReader(io.LimitReader(zeros{}, at), strings.NewReader("here"), io.LimitReader(zeros{}, length-at-4))
-		if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Size: length}, content); err != nil {
+		if err := add(&tar.Header{Typeflag: tar.TypeReg, Name: "large", Size: length}, content); err != nil {
 			return err
 		}
-		return w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: "next", Size: 1 << 20}, strings.NewReader(noise(3, 1<<20)))
+		return add(&tar.Header{Typeflag: tar.TypeReg, Name: "next", Size: 1 << 20}, strings.NewReader(noise(3, 1<<20)))
 	})
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,11 @@
-// Package squashfs writes images of the file system squashfs 4.0, which Linux can mount. It
-// accepts entries in any order and streams the content of files. Names and inodes are held
-// in memory, outside the heap and within a budget. Blocks are compressed on several
-// processors and stored in the order of arrival. The same entries produce the same bytes on
-// every machine and with any number of workers. The package does not read squashfs.
+// Package squashfs writes images of the file system squashfs 4.0, which Linux can mount.
+//
+// An image is made of parts: a part has the compressed contents of one layer (WritePart). It is made
+// once for all images with that layer, since stored blocks do not depend on their position. An image
+// (Write) consists of the blocks of its parts, which are not copied, and of tables of names and inodes.
+// Entries are accepted in any order. Names and inodes are held in memory, outside the heap and within
+// a budget. The same entries produce the same bytes on every machine. The package does not read
+// squashfs.
 //
 // The format is defined by the kernel's fs/squashfs/squashfs_fs.h. Where that is ambiguous,
 // the package does what mksquashfs, tar2sqfs and the kernel agree on.
@@ -11,12 +14,12 @@ package squashfs
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
-	"golang.org/x/sync/errgroup"
-
 	"slipway.dev/services/builder/arena"
+	"slipway.dev/services/builder/pieces"
 )
 
 const (
@@ -28,21 +31,10 @@ const (
 	none = 0xffffffff
 )
 
-// Options are the options of an image.
-type Options struct {
-	Compression Compression
-	// Workers is the number of blocks that are compressed concurrently; 0 is one.
-	Workers int
-	// Memory limits the memory for names, inodes, attributes and block lists; nil means no
-	// limit.
-	Memory *arena.Budget
-}
-
-// File is the output: it is written at any position and truncated or extended at the end.
-// *os.File implements it.
-type File interface {
+// Scratch is a temporary file. *os.File implements it.
+type Scratch interface {
 	io.WriterAt
-	Truncate(size int64) error
+	io.ReaderAt
 }
 
 // A Refusal is returned for entries that squashfs cannot represent, or that exceed a limit.
@@ -56,37 +48,42 @@ func (r *Refusal) Error() string { return r.Why }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Write writes an image of the entries that fill adds. It returns its length in bytes, a
-// multiple of 4096. After an error, which is a *Refusal or an error of fill, the file or
-// ctx, the file must be discarded. No goroutine of Write outlives it.
-func Write(ctx context.Context, f File, o Options, fill func(*Writer) error) (int64, error) {
-	o.Compression = o.Compression.withDefaults()
-	p, err := newPacker(o.Compression, max(o.Workers, 1))
-	if err != nil {
-		return 0, err
+// full converts an exceeded budget to a refusal, and returns other errors unchanged.
+func full(err error, budget *arena.Budget) error {
+	if arena.IsFull(err) && budget != nil {
+		return tooMany(budget)
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	memory := arena.New(o.Memory)
+	return err
+}
+
+func tooMany(budget *arena.Budget) error {
+	return refuse("the names, owners and attributes of all files, and the lists of their blocks, take more than %d MiB of memory", budget.Limit()>>20)
+}
+
+// Write returns an image of the entries that fill adds, whose contents are in the parts. The image
+// reads the parts and the file scratch, which has to be empty and gets the tables; neither may change
+// as long as the image is used. Its length is a multiple of 4096. The argument budget limits the memory
+// for names, inodes, attributes and block lists; nil means no limit. The error is a *Refusal or an
+// error of fill, a part, scratch or ctx.
+func Write(ctx context.Context, scratch Scratch, c *Compressor, budget *arena.Budget, parts []*Part, fill func(*Writer) error) (*pieces.File, error) {
+	memory := arena.New(budget)
 	defer memory.Close()
-	w := newWriter(ctx, image{file: f, pack: p}, memory, o.Memory)
-	if err := w.begin(o.Compression); err != nil {
-		return 0, err
+	w := newWriter(ctx, image{file: scratch, pack: c.pack}, memory, budget)
+	id, _ := c.id()
+	for _, p := range parts {
+		if p.compressor != [2]byte{byte(id), byte(c.Level)} {
+			return nil, errors.New("the part of a layer has another compression")
+		}
+		w.parts = append(w.parts, newPartReader(p))
 	}
-	w.lane = newLane(ctx, group, w, max(o.Workers, 1))
-	if err = w.plant(); err == nil {
+	err := w.plant()
+	if err == nil {
 		err = fill(w)
 	}
-	if err == nil {
-		err = w.flushFragment()
-	}
-	w.lane.close()
-	if failed := group.Wait(); failed != nil { // the reason why fill was stopped
-		err = failed
-	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return w.finish()
+	return w.finish(c)
 }
 
 // Writer receives the entries of an image. It must be used by one goroutine only.
@@ -95,40 +92,38 @@ type Writer struct {
 	image
 	memory *arena.Arena
 	budget *arena.Budget
+	parts  []*partReader
 
 	tree
 	ids        map[uint32]uint16
 	owners     []uint32
 	attributes attributes
-
-	lane *lane
-	// fragment is the current block of file ends, or nil.
-	fragment  *block
-	fragments uint32
-	tails     *sums
-	scratch   []byte
+	marker     marker
+	// same finds the numbers of placed files by their contents.
+	same *sums
+	// words holds the stored lengths of the blocks of all files, and fragments the blocks of file ends.
+	words     *arena.Table[uint32]
+	fragments *arena.Table[fragment]
+	bytes     int64
 }
 
 func newWriter(ctx context.Context, to image, memory *arena.Arena, budget *arena.Budget) *Writer {
 	return &Writer{
 		ctx: ctx, image: to, memory: memory, budget: budget, tree: newTree(memory),
-		ids: map[uint32]uint16{0: 0}, owners: []uint32{0}, attributes: newAttributes(memory), tails: newSums(memory),
+		ids: map[uint32]uint16{0: 0}, owners: []uint32{0}, attributes: newAttributes(memory), marker: newMarker(), same: newSums(memory),
+		words: arena.NewTable[uint32](memory), fragments: arena.NewTable[fragment](memory),
 	}
 }
 
 // full converts an exceeded budget to a refusal, and returns other errors unchanged.
-func (w *Writer) full(err error) error {
-	if arena.IsFull(err) && w.budget != nil {
-		return refuse("the names, owners and attributes of all files, and the lists of their blocks, take more than %d MiB of memory", w.budget.Limit()>>20)
-	}
-	return err
-}
+func (w *Writer) full(err error) error { return full(err, w.budget) }
 
 // Add adds an entry at its path. Parent directories may be added later, or not at all. A
 // second entry for a path replaces the first; for a directory it replaces the attributes
-// only. The content is read up to the header's size. Extended attributes are PAX records as
+// only. The content of a regular file is that of the file with this number in the listing of
+// the part with the index part. The header's size is ignored. Extended attributes are PAX records as
 // GNU tar writes them, "SCHILY.xattr.user.x".
-func (w *Writer) Add(h *tar.Header, content io.Reader) error {
+func (w *Writer) Add(h *tar.Header, part int, number uint32) error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
@@ -146,18 +141,18 @@ func (w *Writer) Add(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	var f *file
 	if n.kind == regular {
-		if n.of, f, err = w.files.Add(); err != nil {
-			return w.full(err)
+		if n.of, err = w.put(part, number); err != nil {
+			return err
 		}
+		w.bytes += int64(w.files.At(n.of).size)
 	}
 	id, err := w.add(n)
 	if err != nil {
 		return err
 	}
-	if err := w.place(parent, name, id); err != nil || f == nil {
-		return err
-	}
-	return w.content(f, h.Size, content)
+	return w.place(parent, name, id)
 }
+
+// Bytes returns the length of all regular files that were added.
+func (w *Writer) Bytes() int64 { return w.bytes }

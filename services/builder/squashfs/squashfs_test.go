@@ -27,7 +27,7 @@ func TestWrite(t *testing.T) {
 	for _, c := range []squashfs.Compression{{}, {Name: "gzip"}, {Name: "zstd", Level: 9}, {Name: "gzip", Level: 9}} {
 		t.Run(fmt.Sprint(c.Name, c.Level), func(t *testing.T) {
 			t.Parallel()
-			all := things(t, squashfs.Options{Compression: c, Workers: 2}, variety()...)
+			all := things(t, options{Compression: c, Workers: 2}, variety()...)
 			for path, want := range wanted(variety()) {
 				if diff := cmp.Diff(want, without(all)[path]); diff != "" {
 					t.Errorf("%.60q: %.2000s", path, diff)
@@ -46,7 +46,7 @@ func TestWrite(t *testing.T) {
 // TestEmpty writes an image without entries.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(map[string]thing{"": {Kind: 1, Mode: 0o755, Links: 2}}, without(things(t, squashfs.Options{}))); diff != "" {
+	if diff := cmp.Diff(map[string]thing{"": {Kind: 1, Mode: 0o755, Links: 2}}, without(things(t, options{}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -60,7 +60,7 @@ func TestReplace(t *testing.T) {
 		{tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711, Gid: 4}, ""},
 		other(tar.TypeSymlink, "s", "x"), other(tar.TypeFifo, "s", ""),
 	}
-	if diff := cmp.Diff(wanted(items), without(things(t, squashfs.Options{}, items...))); diff != "" {
+	if diff := cmp.Diff(wanted(items), without(things(t, options{}, items...))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -83,7 +83,7 @@ func TestSameBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := squashfs.Write(t.Context(), f, squashfs.Options{Workers: workers}, adding(items...)); err != nil {
+		if _, err := write(t.Context(), t, f, options{Workers: workers}, adding(items...)); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -99,11 +99,11 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestSameContentOnce checks that equal blocks and equal file ends are stored once.
+// TestSameContentOnce checks that equal files are stored once.
 func TestSameContentOnce(t *testing.T) {
 	t.Parallel()
 	size := func(items ...item) int64 {
-		path, err := image(t, squashfs.Options{Workers: 2}, items...)
+		path, err := image(t, options{Workers: 2}, items...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,10 +115,10 @@ func TestSameContentOnce(t *testing.T) {
 	}
 	large, small := noise(1, 1<<20), noise(2, 60_000)
 	one := size(file("a", large), file("b", small))
-	if many := size(file("a", large), file("b", small), file("c", large), file("d", small), file("e", large+small)); many > one+4096 {
+	if many := size(file("a", large), file("b", small), file("c", large), file("d", small)); many > one+4096 {
 		t.Errorf("twice the same takes %d bytes instead of %d", many, one)
 	}
-	// A file that is a prefix of another is not shared: it has its own blocks.
+	// A file that is a prefix of another has its own blocks.
 	if more := size(file("a", large), file("b", small), file("c", large[:512<<10])); more < one+512<<10 {
 		t.Errorf("half a file was found in another: %d bytes, %d", more, one)
 	}
@@ -171,7 +171,7 @@ func TestRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var r *squashfs.Refusal
-			if _, err := image(t, squashfs.Options{}, tt.items...); !errors.As(err, &r) || !strings.Contains(r.Why, tt.want) {
+			if _, err := image(t, options{}, tt.items...); !errors.As(err, &r) || !strings.Contains(r.Why, tt.want) {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -182,7 +182,7 @@ func TestRefuses(t *testing.T) {
 func TestRefusesCompression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []squashfs.Compression{{Name: "lzma"}, {Name: "gzip", Level: 10}} {
-		if _, err := image(t, squashfs.Options{Compression: c}); err == nil {
+		if _, err := image(t, options{Compression: c}); err == nil {
 			t.Errorf("%v is taken", c)
 		}
 	}
@@ -216,15 +216,15 @@ func TestTables(t *testing.T) {
 			}
 			defer f.Close()
 			n := 0
-			_, err = squashfs.Write(t.Context(), f, squashfs.Options{Memory: arena.NewBudget(most)}, func(w *squashfs.Writer) error {
+			_, err = write(t.Context(), t, f, options{Memory: arena.NewBudget(most)}, func(add entries) error {
 				first := file("x", "")
-				for err = w.Add(&first.Header, nil); err == nil && n < 50_000; n++ {
+				for err = add(&first.Header, strings.NewReader("")); err == nil && n < 50_000; n++ {
 					i := make(n)
 					content := io.Reader(strings.NewReader(i.content))
 					if i.Size > 1<<40 {
 						content = zeros{}
 					}
-					err = w.Add(&i.Header, content)
+					err = add(&i.Header, content)
 				}
 				return err
 			})
@@ -246,19 +246,53 @@ func TestEntriesTakeLittle(t *testing.T) { //nolint:paralleltest // it looks at 
 	defer f.Close()
 	var before, after runtime.MemStats
 	var used int64
-	_, err = squashfs.Write(t.Context(), f, squashfs.Options{Memory: budget}, func(w *squashfs.Writer) error {
+	c, err := squashfs.NewCompressor(squashfs.Compression{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measure := func(fill func() error) error {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		for i := range n {
-			name := fmt.Sprintf("%d/%d", i/4, i)
-			if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 8}, strings.NewReader(fmt.Sprintf("%08d", i))); err != nil {
-				return err
-			}
-		}
+		err := fill()
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		used = budget.Used()
-		return nil
+		return err
+	}
+	name := func(i int) string { return fmt.Sprintf("%d/%d", i/4, i) }
+	size, err := squashfs.WritePart(t.Context(), f, c, budget, func(w *squashfs.PartWriter) error {
+		return measure(func() error {
+			for i := range n {
+				if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name(i), Size: 8}, strings.NewReader(fmt.Sprintf("%08d", i))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if each := used / n; each > counted {
+		t.Errorf("a file of a part takes %d bytes", each)
+	} else {
+		t.Logf("a file of a part takes %d bytes", each)
+	}
+	p, err := squashfs.OpenPart(f, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := temporary(t)
+	defer scratch.Close()
+	_, err = squashfs.Write(t.Context(), scratch, c, budget, []*squashfs.Part{p}, func(w *squashfs.Writer) error {
+		return measure(func() error {
+			for i := range n {
+				if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name(i)}, 0, uint32(i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -288,29 +322,22 @@ func TestFails(t *testing.T) {
 	t.Cleanup(func() { _ = full.Close() }) // after the parallel subtests
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
-		to      func() squashfs.File
+		to      io.Writer
 		content io.Reader
 		want    error
 	}{
-		"a full disk":        {func() squashfs.File { return full }, strings.NewReader(noise(1, 64<<20)), syscall.ENOSPC},
-		"a broken source":    {nil, io.MultiReader(strings.NewReader(noise(1, 1<<20)), failing{broken}), broken},
-		"a source too short": {nil, strings.NewReader(noise(1, 1<<20)), io.ErrUnexpectedEOF},
-		"no source at all":   {nil, strings.NewReader(""), io.ErrUnexpectedEOF},
+		"a full disk":        {full, strings.NewReader(noise(1, 64<<20)), syscall.ENOSPC},
+		"a broken source":    {io.Discard, io.MultiReader(strings.NewReader(noise(1, 1<<20)), failing{broken}), broken},
+		"a source too short": {io.Discard, strings.NewReader(noise(1, 1<<20)), io.ErrUnexpectedEOF},
+		"no source at all":   {io.Discard, strings.NewReader(""), io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var to squashfs.File
-			if tt.to != nil {
-				to = tt.to()
-			} else {
-				f, err := os.Create(filepath.Join(t.TempDir(), "x"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer f.Close()
-				to = f
+			c, err := squashfs.NewCompressor(squashfs.Compression{}, 2)
+			if err != nil {
+				t.Fatal(err)
 			}
-			_, err := squashfs.Write(t.Context(), to, squashfs.Options{Workers: 2}, func(w *squashfs.Writer) error {
+			_, err = squashfs.WritePart(t.Context(), tt.to, c, nil, func(w *squashfs.PartWriter) error {
 				return w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 64 << 20}, tt.content)
 			})
 			if !errors.Is(err, tt.want) || errors.As(err, new(*squashfs.Refusal)) {
@@ -318,6 +345,19 @@ func TestFails(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a full disk for the tables", func(t *testing.T) {
+		t.Parallel()
+		c, err := squashfs.NewCompressor(squashfs.Compression{}, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = squashfs.Write(t.Context(), full, c, nil, nil, func(w *squashfs.Writer) error {
+			return w.Add(&tar.Header{Typeflag: tar.TypeDir, Name: "x"}, 0, 0)
+		})
+		if !errors.Is(err, syscall.ENOSPC) || errors.As(err, new(*squashfs.Refusal)) {
+			t.Errorf("the error is %v", err)
+		}
+	})
 }
 
 // TestCancelled checks that Write returns immediately and leaves no goroutines, which would
@@ -333,12 +373,12 @@ func TestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
 		adds := 0
-		_, err := squashfs.Write(ctx, f, squashfs.Options{Workers: 3}, func(w *squashfs.Writer) error {
+		_, err := write(ctx, t, f, options{Workers: 3}, func(add entries) error {
 			for ; ; adds++ {
 				if adds == 5 {
 					cancel(enough)
 				}
-				if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(adds), Size: 1 << 20}, zeros{}); err != nil {
+				if err := add(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(adds), Size: 1 << 20}, zeros{}); err != nil {
 					return err
 				}
 			}

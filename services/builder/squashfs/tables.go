@@ -8,8 +8,8 @@ import (
 
 // tables are the inodes and the directory listings.
 type tables struct {
-	tree   *tree
-	blocks *arena.Table[uint32]
+	tree  *tree
+	words *arena.Table[uint32]
 
 	inodes, listings *metadata
 	// stored holds the compressed listings, which follow the inodes.
@@ -22,7 +22,7 @@ type tables struct {
 }
 
 func newTables(w *Writer) *tables {
-	t := &tables{tree: &w.tree, blocks: w.lane.blocks, inodes: newMetadata(w.pack, &w.image), stored: arena.NewBytes(w.memory)}
+	t := &tables{tree: &w.tree, words: w.words, inodes: newMetadata(w.pack, &w.image), stored: arena.NewBytes(w.memory)}
 	t.listings = newMetadata(w.pack, t.stored)
 	return t
 }

@@ -58,7 +58,7 @@ const root = 0
 // tree holds the names and inodes of an image.
 type tree struct {
 	inodes  *arena.Table[inode]
-	files   *arena.Table[file]
+	files   *arena.Table[placed]
 	entries *arena.Table[entry]
 	texts   *arena.Strings
 	byName  *arena.Index
@@ -67,7 +67,7 @@ type tree struct {
 
 func newTree(memory *arena.Arena) tree {
 	t := tree{
-		inodes: arena.NewTable[inode](memory), files: arena.NewTable[file](memory), entries: arena.NewTable[entry](memory),
+		inodes: arena.NewTable[inode](memory), files: arena.NewTable[placed](memory), entries: arena.NewTable[entry](memory),
 		texts: arena.NewStrings(memory), seed: maphash.MakeSeed(),
 	}
 	t.byName = arena.NewIndex(memory, func(id uint32) uint64 {
@@ -264,9 +264,6 @@ func (w *Writer) inode(h *tar.Header) (n inode, err error) {
 		n.kind = folder
 	case tar.TypeReg:
 		n.kind = regular
-		if h.Size < 0 {
-			return n, refuse("%s has no length", quoted(h.Name))
-		}
 	case tar.TypeSymlink:
 		n.kind, n.mode = symlink, 0o777
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.ContainsRune(h.Linkname, 0) {

@@ -54,7 +54,7 @@ func (w *Writer) attributesOf(records map[string]string) (uint32, error) {
 	if count == 0 {
 		return none, nil
 	}
-	a, key := &w.attributes, w.lane.marker.of(set)
+	a, key := &w.attributes, w.marker.of(set)
 	if at, ok := a.sets.find(key); ok {
 		return uint32(at), nil
 	}

@@ -124,32 +124,71 @@ func nodes(t testing.TB, raw []byte) map[string]node {
 }
 
 // squash makes an image of a tar with this project's writer.
-func squash(t testing.TB, raw []byte, o squashfs.Options) string {
+func squash(t testing.TB, raw []byte, compression squashfs.Compression) string {
 	t.Helper()
+	c, err := squashfs.NewCompressor(compression, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var part bytes.Buffer
+	var headers []*tar.Header
+	_, err = squashfs.WritePart(t.Context(), &part, c, nil, func(w *squashfs.PartWriter) error {
+		return eachEntry(raw, func(h *tar.Header, content io.Reader) error {
+			headers = append(headers, h)
+			return w.Add(h, content)
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := squashfs.OpenPart(bytes.NewReader(part.Bytes()), int64(part.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := os.Create(filepath.Join(t.TempDir(), "tables"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	image, err := squashfs.Write(t.Context(), tables, c, nil, []*squashfs.Part{p}, func(w *squashfs.Writer) error {
+		number := uint32(0)
+		for _, h := range headers {
+			if err := w.Add(h, 0, number); err != nil {
+				return err
+			}
+			if h.Typeflag == tar.TypeReg {
+				number++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "x.squashfs")
 	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	_, err = squashfs.Write(t.Context(), f, o, func(w *squashfs.Writer) error {
-		for in := tar.NewReader(bytes.NewReader(raw)); ; {
-			h, err := in.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err == nil {
-				err = w.Add(h, in)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	})
-	if err != nil {
+	if _, err := io.Copy(f, io.NewSectionReader(image, 0, image.Size())); errors.Join(err, f.Close()) != nil {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func eachEntry(raw []byte, add func(h *tar.Header, content io.Reader) error) error {
+	for in := tar.NewReader(bytes.NewReader(raw)); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = add(h, in)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // read reads an image.
@@ -196,7 +235,7 @@ func TestTar(t *testing.T) {
 	for _, c := range []squashfs.Compression{{Name: "zstd"}, {Name: "gzip"}} {
 		t.Run("ours with "+c.Name, func(t *testing.T) {
 			t.Parallel()
-			check(t, squash(t, raw, squashfs.Options{Compression: c}))
+			check(t, squash(t, raw, c))
 		})
 	}
 	for name, args := range map[string][]string{
@@ -232,7 +271,7 @@ func TestTar(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	raw := tree(t)
-	path := squash(t, raw, squashfs.Options{})
+	path := squash(t, raw, squashfs.Compression{})
 	for want, l := range map[string]unsquash.Limits{
 		"too large: it has more than 100 files": {Bytes: 1 << 30, Entries: 100, Depth: 10, LinkBytes: 1 << 20},
 		"bytes than fit":                        {Bytes: 500_000, Entries: 10_000, Depth: 10, LinkBytes: 1 << 20},
@@ -268,11 +307,11 @@ func TestRefused(t *testing.T) {
 		}
 		return b.Bytes()
 	}
-	content, err := os.ReadFile(squash(t, one("a"), squashfs.Options{}))
+	content, err := os.ReadFile(squash(t, one("a"), squashfs.Compression{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	hidden, err := os.ReadFile(squash(t, one("d/.wh.passwd"), squashfs.Options{}))
+	hidden, err := os.ReadFile(squash(t, one("d/.wh.passwd"), squashfs.Compression{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +357,7 @@ func TestEmptyFragment(t *testing.T) {
 // emptyFragment returns an image of small in which the length of the only fragment is 0.
 func emptyFragment(t testing.TB) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(squash(t, small(t), squashfs.Options{}))
+	raw, err := os.ReadFile(squash(t, small(t), squashfs.Compression{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,8 +396,8 @@ func small(t testing.TB) []byte {
 // FuzzTar checks that no image makes the reader panic, exceed its limits, or fail with an
 // error other than a Refusal.
 func FuzzTar(f *testing.F) {
-	for _, o := range []squashfs.Options{{}, {Compression: squashfs.Compression{Name: "gzip"}}} {
-		raw, err := os.ReadFile(squash(f, small(f), o))
+	for _, c := range []squashfs.Compression{{}, {Name: "gzip"}} {
+		raw, err := os.ReadFile(squash(f, small(f), c))
 		if err != nil {
 			f.Fatal(err)
 		}

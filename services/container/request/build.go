@@ -79,6 +79,7 @@ func (r Resolved) sif(plan BuildPlan, b *buildv1.SubmitBuildRequest, to Destinat
 	if r.AddsToSif() {
 		recipe.Config, to = r.Added(), to.Of(caller.Of(r.Caller))
 	}
+	b.GetRecipe().SifParts = b.GetRecipe().GetEngine() == "conda"
 	out := r.message(recipe, sifDigest(b, recipe, to.Scope), plan.names, to, clientIP)
 	out.SolvedFrom, out.Parts = b.GetSolvedFrom(), []*buildv1.SubmitBuildRequest{b}
 	return out

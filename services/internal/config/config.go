@@ -125,6 +125,7 @@ type Config struct {
 	RuncPath              string        `key:"runc_path" help:"The runc that runs builds' steps, whatever its version. Empty: the first of bin/runc beside slipwayd and those on the PATH that is 1.2.8, 1.3.3, 1.4.0 or newer: steps can escape from older ones, unless their distribution has patched them."`
 	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Concurrent builds of each kind in one process. 0: as many as it has processors."`
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
+	SifLayers             Bytes         `key:"sif_layers" default:"10GiB" help:"Disk space in data_dir for layers that a worker has compressed for Singularity images; beyond it the least recently used ones are removed. 0: no limit."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
 	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" reload:"true" default:"https://conda.anaconda.org" help:"Base URL of Conda channels that requests give by name: https://HOST/PATH, or oci://HOST/PATH in a registry."`

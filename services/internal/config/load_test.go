@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 		LimitBuildsAnonymous:  ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},
 		BuildRunningAnonymous: 2, DiskReserve: 1 << 30, StoreKeep: 720 * time.Hour, StreamsClient: 100, StreamsTotal: 4000, ConnectionsClient: 2000,
 		BuildTimeoutUser: 25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
-		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
+		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", SifLayers: 10 << 30, PullWait: 15 * time.Minute,
 		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaHistory: 90 * 24 * time.Hour, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
 		CondaPyPIHosts: []string{"files.pythonhosted.org"}, CondaClientMamba: []string{"mambaorg/micromamba"}, CondaClientBase: []string{"ubuntu:24.04"},
 		CondaClientPixi: []string{"ghcr.io/prefix-dev/pixi"}, CRANClient: []string{"rocker/r-ver:4.4.1"},

@@ -20,10 +20,12 @@ func builderRules() []Rule {
 		// Files and images: no registry, no bus, no job.
 		{Package: builder + "arena"},
 		{Package: builder + "flatten", May: []string{builder + "arena", "services/internal/layertar"}},
-		{Package: builder + "squashfs", May: []string{builder + "arena"}},
+		{Package: builder + "pieces"},
+		{Package: builder + "squashfs", May: []string{builder + "arena", builder + "pieces"}},
 		{Package: builder + "shadow", May: []string{"services/internal/fault", "services/internal/limits"}},
 		{Package: builder + "unsquash", May: []string{builder + "squashfs", "services/internal/fault"}, Only: []string{"github.com/klauspost/compress/..."}},
-		{Package: builder + "sif", May: []string{builder + "arena", builder + "flatten", builder + "squashfs", builder + "unsquash", "services/internal/attest", "services/internal/limits", "services/internal/oci"}},
+		{Package: builder + "sif", May: []string{builder + "arena", builder + "flatten", builder + "pieces", builder + "squashfs", builder + "unsquash", "services/internal/attest", "services/internal/layertar", "services/internal/limits", "services/internal/oci"}},
+		{Package: builder + "sif/parts", May: []string{builder + "arena", builder + "flatten", builder + "jobs", builder + "sif", builder + "squashfs", "services/internal/layertar", "services/internal/limits"}},
 		{Package: builder + "claim", May: []string{"proto/gen/...", builder + "jobs/jobstest", packages + "layering", buildBus, "services/internal/fault", "services/internal/limits", "services/internal/memo"}, Never: []string{buildkit, sql, redis}},
 		{Package: builder + "daemon", May: []string{builder + "daemon/step", "services/internal/fault", "services/internal/limits", "services/internal/redact", "services/internal/upstream"}, Never: []string{sql, redis}},
 		// Jobs, their logs, and the registries that engines read and write.
@@ -38,10 +40,10 @@ func builderRules() []Rule {
 		// The engines do not import each other. Only one imports BuildKit.
 		{Package: builder + "engine/buildkit", May: append(engine(), builder+"engine/buildkit/buildkittest", builder+"buildlog", builder+"daemon/step", builder+"sif", builder+"unsquash", "services/internal/dockerfile", "services/internal/fairshare", "services/internal/policy/enforce", "services/internal/retry"), Never: []string{sql, redis}},
 		{Package: builder + "engine/buildkit/buildkittest", May: append(engine(), builder+"daemon", builder+"engine/buildkit", "services/internal/testkit")},
-		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", packages+"artifact", packages+"layering", conda+"spec", mount+"environment", "services/internal/soci"), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", builder+"sif/parts", packages+"artifact", packages+"layering", conda+"spec", mount+"environment", "services/internal/soci"), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/freeze", May: engine(), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/mirror", May: append(engine(), buildBus), Never: []string{buildkit, sql, redis}},
-		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"sif/parts", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
 		// The worker gets its engines as arguments; a test uses a real one.
 		{Package: "services/builder", May: []string{
 			"proto/gen/...", builder + "buildlog", builder + "jobs/...", builder + "engine/buildkit/...", "services/internal/bus", buildBus,

@@ -45,11 +45,14 @@ func (l Limits) errEntries() error {
 	return Invalidf("has more than %d entries", l.Entries)
 }
 
-func (l Limits) errBytes() error {
+func (l Limits) errBytes() error { return Invalidf("%s", l.TooLarge()) }
+
+// TooLarge returns the reason of a LayerError for a layer that exceeds Bytes.
+func (l Limits) TooLarge() string {
 	if l.Image {
-		return Invalidf("belongs to an image that unpacks to more than %d MiB", l.Bytes>>20)
+		return fmt.Sprintf("belongs to an image that unpacks to more than %d MiB", l.Bytes>>20)
 	}
-	return Invalidf("unpacks to more than %d MiB", l.Bytes>>20)
+	return fmt.Sprintf("unpacks to more than %d MiB", l.Bytes>>20)
 }
 
 // A LayerError reports a layer that is invalid or exceeds a limit. Retrying does not help.

@@ -35,6 +35,10 @@ const (
 	nameGunzip = "gzip -d"
 	nameGzip   = "slipway, gzip layers"
 	namePlain  = "slipway, plain layers"
+	// nameShared converts an image of which 80 % have been converted as layers of another image, and
+	// nameSame one of which all layers have been.
+	nameShared = "slipway, 80 % shared"
+	nameSame   = "slipway, all shared"
 )
 
 // Images of a real tree, the Go installation: with compressed layers as usual, and with
@@ -56,8 +60,10 @@ func Sif(w *world.World, s *figure.Sheet) {
 	squash := []string{"tar2sqfs", "--quiet", "--no-skip", "--force", "--compressor", "zstd", "--comp-extra", "level=3", "--num-jobs", strconv.Itoa(runtime.NumCPU()), filepath.Join(w.Dir, "alone.sqfs")}
 	turns := []figure.Contender{
 		{Name: nameAlone, Run: func() figure.Sample { return measureProgram(w, tree, squash...) }},
-		{Name: namePlain, Run: func() figure.Sample { return sifOf(w, server, treePlain) }},
-		{Name: nameGzip, Run: func() figure.Sample { return sifOf(w, server, treeGzip) }},
+		{Name: namePlain, Run: func() figure.Sample { forgetParts(server); return sifOf(w, server, treePlain) }},
+		{Name: nameGzip, Run: func() figure.Sample { forgetParts(server); return sifOf(w, server, treeGzip) }},
+		{Name: nameShared, Run: func() figure.Sample { sifOf(w, server, treeGzip); return sifOf(w, server, pushShared(w)) }},
+		{Name: nameSame, Run: func() figure.Sample { return sifOf(w, server, treeGzip) }},
 		{Name: nameUnpacks, Run: func() figure.Sample { return measureProgram(w, tree+".gz", squash...) }},
 		{Name: nameGunzip, Run: func() figure.Sample { return measureProgram(w, tree+".gz", "gzip", "-dc") }},
 	}
@@ -68,11 +74,13 @@ func Sif(w *world.World, s *figure.Sheet) {
 		s.Record(t.Name+" cpu", r.Median(t.Name, whole), "s")
 	}
 	wall := figure.Metric{Name: "time", Unit: "s", Of: func(s figure.Sample) float64 { return s.Took }}
-	for _, name := range []string{nameGzip, nameUnpacks} {
+	for _, name := range []string{nameGzip, nameShared, nameSame, nameUnpacks} {
 		s.Record(name+" time", r.Median(name, wall), "s")
 	}
 	s.Ratio(r, nameGunzip, nameAlone, whole, figure.Bar{})
 	s.Ratio(r, nameGzip, nameUnpacks, wall, figure.AtMost(1))
+	s.Ratio(r, nameShared, nameUnpacks, wall, figure.AtMost(0.15))
+	s.Ratio(r, nameSame, nameUnpacks, wall, figure.Bar{})
 	s.Ratio(r, nameGzip, nameUnpacks, whole, figure.Bar{})
 	s.Ratio(r, namePlain, nameAlone, whole, figure.Bar{})
 	s.Ratio(r, nameGzip, nameAlone, whole, figure.Bar{})
@@ -120,28 +128,68 @@ func sifOf(w *world.World, server *slipwayd.Server, image string) figure.Sample 
 	return figure.Sample{Took: time.Since(begin).Seconds(), CPU: used()[0]}
 }
 
+// forgetParts removes the layers that slipwayd has converted.
+func forgetParts(server *slipwayd.Server) {
+	for _, file := range must.Get(filepath.Glob(filepath.Join(server.Data, "sif", "parts", "*"))) {
+		if info := must.Get(os.Stat(file)); info.Mode().IsRegular() {
+			must.Do(os.Remove(file))
+		}
+	}
+}
+
+// Folders of the Go installation: each list is a layer. The last one has a fifth of the bytes.
+func treeLayers() [][]string {
+	return [][]string{{"bin", "pkg"}, {"src/cmd"}, {"lib", "src/net", "src/vendor", "src/go", "src/syscall", "src/encoding", "src/debug"}, {"src/internal", "src/crypto", "src/runtime"}}
+}
+
+// pushShared pushes an image that shares all layers but the last one with the image treeGzip, and returns
+// its name.
+func pushShared(w *world.World) string {
+	folders := treeLayers()
+	last := len(folders) - 1
+	var layers []v1.Layer
+	for i := range last {
+		layers = append(layers, gzipLayer(filepath.Join(w.Dir, fmt.Sprintf("tree-%d.tar", i))))
+	}
+	file := filepath.Join(must.Get(os.MkdirTemp(w.Dir, "shared-")), "last.tar")
+	root := goRoot(w)
+	must.Do(writeTree(file, root, folders[last], strconv.FormatInt(time.Now().UnixNano(), 10)))
+	name := fmt.Sprintf("bench/tree:shared-%d", time.Now().UnixNano())
+	w.PushAs(name, images.New(images.Platforms()[0], append(layers, gzipLayer(file))...))
+	return name
+}
+
+func gzipLayer(file string) v1.Layer {
+	return images.NewLayer(types.OCILayer, func() (io.ReadCloser, error) { return os.Open(file + ".gz") })
+}
+
+func goRoot(w *world.World) string {
+	return strings.TrimSpace(string(must.Get(exec.CommandContext(w.Ctx, "go", "env", "GOROOT").Output())))
+}
+
 // pushTree pushes both images of the tree. It returns the path of the tree as a tar file; the
 // same path with ".gz" appended is the compressed file.
 func pushTree(w *world.World) string {
-	root := strings.TrimSpace(string(must.Get(exec.CommandContext(w.Ctx, "go", "env", "GOROOT").Output())))
+	root := goRoot(w)
 	var all []string
 	var plain, packed []v1.Layer
-	for i, dirs := range [][]string{{"bin", "pkg"}, {"src/cmd"}, {"lib", "src/internal", "src/net", "src/crypto", "src/runtime"}} {
+	for i, dirs := range treeLayers() {
 		all = append(all, dirs...)
 		file := filepath.Join(w.Dir, fmt.Sprintf("tree-%d.tar", i))
-		must.Do(writeTree(file, root, dirs))
+		must.Do(writeTree(file, root, dirs, ""))
 		plain = append(plain, images.NewLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return os.Open(file) }))
-		packed = append(packed, images.NewLayer(types.OCILayer, func() (io.ReadCloser, error) { return os.Open(file + ".gz") }))
+		packed = append(packed, gzipLayer(file))
 	}
 	whole := filepath.Join(w.Dir, "tree.tar")
-	must.Do(writeTree(whole, root, all))
+	must.Do(writeTree(whole, root, all, ""))
 	w.PushAs(treePlain, images.New(images.Platforms()[0], plain...))
 	w.PushAs(treeGzip, images.New(images.Platforms()[0], packed...))
 	return whole
 }
 
-// writeTree writes folders to a tar file at path and, compressed, to path + ".gz".
-func writeTree(path, root string, dirs []string) (err error) {
+// writeTree writes folders to a tar file at path and, compressed, to path + ".gz". A note is the name of
+// another, empty file.
+func writeTree(path, root string, dirs []string, note string) (err error) {
 	f := must.Get(os.Create(path))
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := must.Get(os.Create(path + ".gz"))
@@ -155,6 +203,9 @@ func writeTree(path, root string, dirs []string) (err error) {
 			}
 			return err
 		}))
+	}
+	if note != "" {
+		must.Do(out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: note, Mode: 0o644}))
 	}
 	return errors.Join(out.Close(), z.Close())
 }

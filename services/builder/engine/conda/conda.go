@@ -18,6 +18,7 @@ import (
 
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/remote"
+	"slipway.dev/services/builder/sif/parts"
 	"slipway.dev/services/conda/packages/layering"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
@@ -36,6 +37,8 @@ type Options struct {
 	Keep int64
 	// Disk limits the total size of the packages of one image in bytes; 0 means no limit.
 	Disk int64
+	// Parts stores the parts of layers that Singularity images will be made of; nil if none are made.
+	Parts *parts.Store
 	// Claims decides which of several workers builds a layer. If it is nil, this worker
 	// builds all of its layers.
 	Claims layering.Claims

@@ -109,13 +109,17 @@ func asBuildError(err error) error {
 func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Builder {
 	var received atomic.Int64
 	built, missing := 0, 0
+	var copies func(context.Context) layering.Copy
+	if e.job.Recipe.GetSifParts() && e.o.Parts != nil {
+		copies = func(ctx context.Context) layering.Copy { return e.o.Parts.Copy(ctx, e.job.Repository().Host) }
+	}
 	return &layering.Builder{
 		Fetch: &layering.Fetcher{Stored: e.storedPackage(), Client: e.client, Authorize: e.channelLogins.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
 			if received.Add(n) > e.o.Disk && e.o.Disk > 0 {
 				stop(e.tooLarge())
 			}
 		}},
-		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(), Ztocs: e.job.Recipe.GetSoci(),
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(), Ztocs: e.job.Recipe.GetSoci(), Copies: copies,
 		Known: func(there, n int) {
 			missing = n
 			text := fmt.Sprintf("%d of %d packages exist as layers", there, there+n)

@@ -1,6 +1,6 @@
 // Package sif is the engine that converts container images to Singularity images and pushes
-// them as ORAS artifacts. Package builder/sif implements the format. The engine stores no
-// file longer than a build.
+// them as ORAS artifacts. Package builder/sif implements the format. The engine stores
+// compressed layers, which may be lost.
 package sif
 
 import (
@@ -22,6 +22,7 @@ import (
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/builder/sif/parts"
 	"slipway.dev/services/builder/squashfs"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -31,30 +32,48 @@ import (
 // Options are the settings of the engine.
 type Options struct {
 	remote.Deps
-	Compression squashfs.Compression
-	// Dir is the engine's own folder. The engine deletes its contents at startup.
+	// Parts stores the compressed layers.
+	Parts *parts.Store
+	// Dir is the engine's own folder, for temporary files. The engine deletes its contents at startup.
 	Dir string
 	// Disk limits the unpacked size of an image in bytes; 0 means no limit.
 	Disk int64
 }
 
-// Engine converts container images to Singularity images and pushes them as ORAS artifacts.
-type Engine struct{ o Options }
+// Engine converts container images to Singularity images and pushes them as ORAS artifacts. It
+// compresses each layer once. So an image of layers that it has converted before, or that the worker
+// has made for it, only takes the time to read, hash and push it.
+type Engine struct {
+	o       Options
+	problem string
+}
 
-// New creates the engine.
+// New creates the engine. If it cannot store files, Problem returns why.
 func New(o Options) *Engine {
-	_ = os.RemoveAll(o.Dir) // files of a process that was killed
-	return &Engine{o: o}
+	s := &Engine{o: o}
+	err := os.RemoveAll(o.Dir) // files of a process that was killed
+	if err == nil && o.Dir != "" {
+		err = os.MkdirAll(o.Dir, 0o700)
+	}
+	if err != nil {
+		s.problem = "Singularity images cannot be stored: " + err.Error()
+	}
+	return s
 }
 
 // Name returns "sif".
 func (s *Engine) Name() string { return "sif" }
 
-// Architectures returns "any", since nothing of the image is run.
-func (s *Engine) Architectures() []string { return []string{jobs.AnyArchitecture} }
+// Architectures returns "any" if parts can be stored, since nothing of the image is run.
+func (s *Engine) Architectures() []string {
+	if s.problem != "" {
+		return nil
+	}
+	return []string{jobs.AnyArchitecture}
+}
 
-// Problem returns "", since the engine needs no other program.
-func (s *Engine) Problem() string { return "" }
+// Problem returns the reason why no images can be made, or "".
+func (s *Engine) Problem() string { return s.problem }
 
 // Run returns immediately.
 func (s *Engine) Run(context.Context) error { return nil }
@@ -75,17 +94,13 @@ func (s *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	if err := to.PutDocument(ctx, emptyConfig); err != nil {
 		return "", to.Failed(ctx, what, err)
 	}
-	dir, err := s.folder()
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	out.Print("sif", "Making a Singularity image of "+from.Name)
-	file, err := s.make(ctx, dir, from, image, job)
+	file, err := s.make(ctx, out, from, image, job)
 	if err != nil {
 		return "", err
 	}
-	out.Print("", fmt.Sprintf("%d files and folders, %d bytes; the image is %s, %d bytes", file.Summary.Entries, file.Summary.Bytes, file.Digest, file.Size))
+	defer func() { _ = file.Close() }()
+	out.Print("", fmt.Sprintf("%d files and folders, %d bytes; the image is %s, %d bytes", file.Summary.Entries, file.Summary.Bytes, file.Digest, file.Size()))
 	if n := file.Summary.LeftOut; n > 0 {
 		out.Print("", fmt.Sprintf("%d device nodes were left out: an ordinary user can make none", n))
 	}
@@ -113,17 +128,8 @@ func reportInputs(ctx context.Context, from *remote.Source, job jobs.Job) error 
 	return nil
 }
 
-func (s *Engine) folder() (string, error) {
-	if s.o.Dir != "" {
-		if err := os.MkdirAll(s.o.Dir, 0o700); err != nil {
-			return "", err
-		}
-	}
-	return os.MkdirTemp(s.o.Dir, "sif-")
-}
-
-func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, image oci.Image, job jobs.Job) (sif.File, error) {
-	layers, err := allLayers(from, job.Recipe.GetConfig(), job.Recipe.GetPlatform())
+func (s *Engine) make(ctx context.Context, out jobs.Output, from *remote.Source, image oci.Image, job jobs.Job) (sif.File, error) {
+	layers, err := s.layers(from, out, job)
 	if err != nil {
 		return sif.File{}, err
 	}
@@ -131,8 +137,13 @@ func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, imag
 	if job.Recipe.GetSifKey() != "" {
 		sign = s.o.Logins(job).SignSif
 	}
-	file, err := sif.Make(ctx, dir, sif.Image{
-		Config: image.Config.Bytes, Layers: layers, Compression: s.o.Compression, Sign: sign,
+	defer func() {
+		if err := s.o.Parts.Prune(); err != nil {
+			out.Print("", "Old compressed layers could not be removed from the worker")
+		}
+	}()
+	file, err := sif.Make(ctx, s.o.Dir, sif.Image{
+		Config: image.Config.Bytes, Layers: layers, Compressor: s.o.Parts.Compressor(), Sign: sign,
 		Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
 	if errors.As(err, new(*flatten.Refusal)) || errors.As(err, new(*squashfs.Refusal)) {
@@ -142,6 +153,37 @@ func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, imag
 		return file, jobs.Build.Failure(e.Public, err)
 	}
 	return file, err
+}
+
+// layers returns the layers of the image followed by those of the configuration. The parts of the
+// image's layers are stored. Those of the configuration are made for each image, because the request
+// has to prove that it can read them.
+func (s *Engine) layers(from *remote.Source, out jobs.Output, job jobs.Job) ([]sif.Layer, error) {
+	all, err := allLayers(from, job.Recipe.GetConfig(), job.Recipe.GetPlatform())
+	if err != nil {
+		return nil, err
+	}
+	layers := make([]sif.Layer, len(all))
+	for i, l := range all {
+		layers[i] = sif.Layer{Layer: l}
+		if i < len(from.Layers) {
+			layers[i].Keep = s.keeper(from, from.Layers[i], out)
+		}
+	}
+	return layers, nil
+}
+
+// keeper returns the function that opens the stored part of a layer.
+func (s *Engine) keeper(from *remote.Source, l ocispec.Descriptor, out jobs.Output) func(context.Context, func(io.Writer) error) (sif.StoredPart, error) {
+	return func(ctx context.Context, write func(io.Writer) error) (sif.StoredPart, error) {
+		if err := from.MayRead(ctx, l); err != nil {
+			return nil, err
+		}
+		return s.o.Parts.Open(ctx, from.Host(), l.Digest, func(to io.Writer) error {
+			out.Print("", fmt.Sprintf("Compressing the layer %s, %d bytes", l.Digest, l.Size))
+			return write(to)
+		})
+	}
 }
 
 // allLayers returns the layers of the image followed by those of the configuration.
@@ -167,22 +209,17 @@ func allLayers(o *remote.Source, c *containerv1.ContainerConfig, platform string
 // push pushes a Singularity image as an ORAS artifact. The manifest does not identify the
 // build, so that the same content has the same digest.
 func push(ctx context.Context, t *remote.Target, file sif.File, contentDigest string) (digest.Digest, error) {
-	f, err := os.Open(file.Path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	d := descriptor.Descriptor{MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size}
+	d := descriptor.Descriptor{MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size()}
 	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
 		_ = there.Close()
-	} else if err := t.PutBlob(ctx, d, f); err != nil {
+	} else if err := t.PutBlob(ctx, d, file.Reader()); err != nil {
 		return "", err
 	}
 	raw, err := json.Marshal(ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
 		Config: ocispec.Descriptor{MediaType: sif.TypeConfig, Digest: emptyConfig.Digest, Size: int64(len(emptyConfig.Bytes))},
 		Layers: []ocispec.Descriptor{{
-			MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size,
+			MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size(),
 			Annotations: map[string]string{ocispec.AnnotationTitle: "image.sif"},
 		}},
 		Annotations: map[string]string{"dev.slipway.content-digest": contentDigest},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
 	"slipway.dev/services/conda/packages/artifact"
@@ -32,6 +33,8 @@ type Builder struct {
 	// Ztocs is set if the zTOCs of layers are recorded while they are compressed: Soci then does not
 	// have to read them. They are stored with the layers.
 	Ztocs bool
+	// Copies, if not nil, returns the receiver of the tar of a layer that is going to be built.
+	Copies func(ctx context.Context) Copy
 	// Concurrency is the number of packages that are fetched and processed concurrently; 0 is 2.
 	// Each needs some MiB of memory in addition to its decompression window.
 	Concurrency int
@@ -42,6 +45,13 @@ type Builder struct {
 	// built, here or by another worker.
 	Known   func(there, missing int)
 	OnBuilt func(rec spec.Record, p Package)
+}
+
+// A Copy receives the tar of a layer while the layer is built. Its Write returns no errors.
+type Copy interface {
+	io.Writer
+	// Close ends the tar of the layer with a digest, or of none that failed if the digest is "".
+	Close(layer digest.Digest) error
 }
 
 // Packages returns the layer of each record of an environment, in their order. It builds
@@ -177,7 +187,17 @@ func (m *Builder) keep(ctx context.Context, key spec.LayerKey, write func(c enco
 	var toc *ztoc.Ztoc
 	store := func(recorded bool) (Package, error) {
 		return m.Store.Keep(ctx, key, func(out io.Writer) (p Package, err error) {
-			p, toc, err = write(m.compression().encoding(recorded), out)
+			c := m.compression().encoding(recorded)
+			if m.Copies == nil {
+				p, toc, err = write(c, out)
+				return p, err
+			}
+			copied := m.Copies(ctx)
+			c.copy = copied
+			if p, toc, err = write(c, out); err != nil {
+				p = Package{}
+			}
+			_ = copied.Close(p.Digest) // a layer does not depend on its copy
 			return p, err
 		})
 	}

@@ -35,13 +35,18 @@ type encoding struct {
 	// indexed is set if the zTOC of the layer is recorded while it is compressed. The bytes of the
 	// layer are the same.
 	indexed bool
+	// copy, if not nil, receives the tar of the layer, too.
+	copy io.Writer
 }
+
+// shape returns what unused packers are found by.
+func (c encoding) shape() encoding { return encoding{Compression: c.Compression, indexed: c.indexed} }
 
 // encoding returns how layers are compressed whose zTOCs are recorded if wanted is set. At some
 // levels they have to be read from the layers.
 func (c Compression) encoding(wanted bool) encoding {
 	kind, level, isAt := c.split()
-	return encoding{c, wanted && kind == Gzip && (!isAt || level >= gzip.BestSpeed && level <= gzipLevel)}
+	return encoding{Compression: c, indexed: wanted && kind == Gzip && (!isAt || level >= gzip.BestSpeed && level <= gzipLevel)}
 }
 
 // packers holds unused packers by encoding.
@@ -51,7 +56,7 @@ var packers sync.Map // of *sync.Pool
 
 // packer returns a packer that writes to out. It may be put back into the pool after Close.
 func (c encoding) packer(out io.Writer) (*packer, error) {
-	idle, _ := packers.LoadOrStore(c, &sync.Pool{})
+	idle, _ := packers.LoadOrStore(c.shape(), &sync.Pool{})
 	if p, ok := idle.(*sync.Pool).Get().(*packer); ok {
 		p.buffer.Reset(out)
 		p.Reset(p.buffer)
@@ -65,7 +70,7 @@ func (c encoding) packer(out io.Writer) (*packer, error) {
 
 func (c encoding) release(p *packer) {
 	p.buffer.Reset(nil)
-	idle, _ := packers.Load(c)
+	idle, _ := packers.Load(c.shape())
 	idle.(*sync.Pool).Put(p) //nolint:forcetypeassert // the map holds nothing else
 }
 

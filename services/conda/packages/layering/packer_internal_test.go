@@ -27,7 +27,8 @@ func TestPackerIsUsedAgain(t *testing.T) {
 		contents = append(contents, tarOf(t, b.Bytes()[:size]))
 	}
 	for _, c := range []encoding{
-		{Gzip, false}, {Gzip.At(1), false}, {Gzip.At(9), false}, {Zstd, false}, {Zstd.At(1), false}, {Zstd.At(9), false}, {Zstd.At(19), false}, {Gzip, true}, {Gzip.At(1), true}, {Estargz, false}, {ZstdChunked, false},
+		Gzip.encoding(false), Gzip.At(1).encoding(false), Gzip.At(9).encoding(false), Zstd.encoding(false), Zstd.At(1).encoding(false), Zstd.At(9).encoding(false), Zstd.At(19).encoding(false),
+		Gzip.encoding(true), Gzip.At(1).encoding(true), Estargz.encoding(false), ZstdChunked.encoding(false),
 	} {
 		used, err := c.compressor(nil)
 		if err != nil {

@@ -40,7 +40,11 @@ func newTarball(out io.Writer, prefix string, c encoding) (*tarball, error) {
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
 	var err error
 	t.packer, err = c.packer(t.packed)
-	t.tar = tar.NewWriter(io.MultiWriter(t.packer, t.raw))
+	to := []io.Writer{t.packer, t.raw}
+	if c.copy != nil {
+		to = append(to, c.copy)
+	}
+	t.tar = tar.NewWriter(io.MultiWriter(to...))
 	return t, err
 }
 

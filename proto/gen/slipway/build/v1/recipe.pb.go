@@ -85,7 +85,10 @@ type Recipe struct {
 	Soci bool `protobuf:"varint,19,opt,name=soci,proto3" json:"soci,omitempty"`
 	// Whether to store the packages themselves beside the image, so that it can be made again after its
 	// channels have deleted them. Only for the engine "conda". It does not change the image.
-	KeepPackages  bool `protobuf:"varint,20,opt,name=keep_packages,json=keepPackages,proto3" json:"keep_packages,omitempty"`
+	KeepPackages bool `protobuf:"varint,20,opt,name=keep_packages,json=keepPackages,proto3" json:"keep_packages,omitempty"`
+	// Whether a Singularity image will be made of the image, so that its layers are also compressed for
+	// that while they are made. Only for the engine "conda". It does not change the image.
+	SifParts      bool `protobuf:"varint,21,opt,name=sif_parts,json=sifParts,proto3" json:"sif_parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +263,13 @@ func (x *Recipe) GetKeepPackages() bool {
 	return false
 }
 
+func (x *Recipe) GetSifParts() bool {
+	if x != nil {
+		return x.SifParts
+	}
+	return false
+}
+
 // File is a file of a build context.
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -401,7 +411,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xf1\x06\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x8e\a\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -425,7 +435,8 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\asif_key\x18\x11 \x01(\tR\x06sifKey\x12\x14\n" +
 	"\x05mount\x18\x12 \x01(\bR\x05mount\x12\x12\n" +
 	"\x04soci\x18\x13 \x01(\bR\x04soci\x12#\n" +
-	"\rkeep_packages\x18\x14 \x01(\bR\fkeepPackages\x1a<\n" +
+	"\rkeep_packages\x18\x14 \x01(\bR\fkeepPackages\x12\x1b\n" +
+	"\tsif_parts\x18\x15 \x01(\bR\bsifParts\x1a<\n" +
 	"\x0eVariablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
