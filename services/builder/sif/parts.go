@@ -21,61 +21,71 @@ type Layer struct {
 	flatten.Layer
 	// Keep opens the part of the layer (package squashfs), which write creates unless it is stored.
 	// If it is nil, the part is only used for this image.
-	Keep func(ctx context.Context, write func(out io.Writer) error) (StoredPart, error)
+	Keep func(ctx context.Context, write func(out io.Writer) error) (OpenPart, error)
 }
 
-// A StoredPart is an open file with a part.
-type StoredPart interface {
-	io.ReaderAt
+// An OpenPart is a part with its file.
+type OpenPart struct {
+	*squashfs.Part
 	io.Closer
-	// Size is its length in bytes.
-	Size() int64
 }
 
-// concurrentParts is the number of layers that are read concurrently.
-const concurrentParts = 2
+// Layers whose parts are opened, and made, concurrently.
+const (
+	concurrentOpens = 8
+	concurrentParts = 2
+)
 
 // parts are the open parts of an image, in the order of its layers.
-type parts struct {
-	files  []StoredPart
-	opened []*squashfs.Part
-}
+type parts []OpenPart
 
 // Close closes the files.
-func (p *parts) Close() error {
+func (p parts) Close() error {
 	var err error
-	for _, f := range p.files {
-		if f != nil {
-			err = errors.Join(err, f.Close())
+	for _, f := range p {
+		if f.Closer != nil {
+			err = errors.Join(err, f.Closer.Close())
 		}
 	}
 	return err
 }
 
+// squash returns the parts as package squashfs uses them.
+func (p parts) squash() []*squashfs.Part {
+	out := make([]*squashfs.Part, len(p))
+	for i, f := range p {
+		out[i] = f.Part
+	}
+	return out
+}
+
 // openParts opens the parts of all layers, and makes the missing ones.
-func openParts(ctx context.Context, dir string, img Image, layers []Layer, memory *arena.Budget) (*parts, error) {
-	p := &parts{files: make([]StoredPart, len(layers)), opened: make([]*squashfs.Part, len(layers))}
+func openParts(ctx context.Context, dir string, img Image, layers []Layer, memory *arena.Budget) (parts, error) {
+	p, turns := make(parts, len(layers)), make(chan struct{}, concurrentParts)
 	g, making := errgroup.WithContext(ctx)
-	g.SetLimit(concurrentParts)
+	g.SetLimit(concurrentOpens)
 	for i, l := range layers {
 		g.Go(func() (err error) {
 			write := func(out io.Writer) error {
+				select {
+				case turns <- struct{}{}:
+				case <-making.Done():
+					return context.Cause(making)
+				}
+				defer func() { <-turns }()
 				return WritePart(making, out, img.Compressor, l.Layer, img.layerLimits(), memory)
 			}
 			if l.Keep != nil {
-				p.files[i], err = l.Keep(making, write)
+				p[i], err = l.Keep(making, write)
 			} else {
-				p.files[i], err = temporaryPart(dir, write)
-			}
-			if err == nil {
-				p.opened[i], err = squashfs.OpenPart(p.files[i], p.files[i].Size())
+				p[i], err = temporaryPart(dir, write)
 			}
 			return err
 		})
 	}
 	err := g.Wait()
 	if err == nil {
-		err = img.admit(layers, p.opened)
+		err = img.admit(layers, p)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -84,7 +94,7 @@ func openParts(ctx context.Context, dir string, img Image, layers []Layer, memor
 }
 
 // admit returns an error if the files of all layers together are too large.
-func (img Image) admit(layers []Layer, parts []*squashfs.Part) error {
+func (img Image) admit(layers []Layer, parts parts) error {
 	left := img.Limits.Bytes
 	for i, p := range parts {
 		if left -= p.Bytes; left < 0 && img.Limits.Bytes > 0 {
@@ -114,28 +124,23 @@ func WritePart(ctx context.Context, out io.Writer, c *squashfs.Compressor, l fla
 }
 
 // temporaryPart writes a part to a file without a name.
-func temporaryPart(dir string, write func(out io.Writer) error) (StoredPart, error) {
+func temporaryPart(dir string, write func(out io.Writer) error) (OpenPart, error) {
 	f, err := temporary(dir)
 	if err != nil {
-		return nil, err
+		return OpenPart{}, err
 	}
-	size := int64(0)
+	size, out := int64(0), OpenPart{Closer: f}
 	if err = write(f); err == nil {
 		size, err = f.Seek(0, io.SeekEnd)
 	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err == nil {
+		out.Part, err = squashfs.OpenPart(f, size)
 	}
-	return temporaryFile{f, size}, nil
+	if err != nil {
+		return OpenPart{}, errors.Join(err, f.Close())
+	}
+	return out, nil
 }
-
-type temporaryFile struct {
-	*os.File
-	size int64
-}
-
-// Size returns the length in bytes.
-func (f temporaryFile) Size() int64 { return f.size }
 
 // temporary creates a file without a name, which is deleted when it is closed.
 func temporary(dir string) (*os.File, error) {

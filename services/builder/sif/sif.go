@@ -49,7 +49,7 @@ type File struct {
 	Digest  digest.Digest
 	Summary flatten.Summary
 
-	parts  *parts
+	parts  parts
 	tables *os.File
 }
 
@@ -124,8 +124,8 @@ func (f File) Reader() io.Reader { return io.NewSectionReader(f.File, 0, f.Size(
 // squash merges the layers to a squashfs. It starts again if they cannot be merged in one pass.
 func (f *File) squash(ctx context.Context, img Image, layers []Layer, memory *arena.Budget) (*pieces.File, error) {
 	write := func(merge func(context.Context, flatten.Output, []flatten.Layer, flatten.Limits) (flatten.Summary, error)) (*pieces.File, error) {
-		return squashfs.Write(ctx, f.tables, img.Compressor, memory, f.parts.opened, func(w *squashfs.Writer) (err error) {
-			a := &assembler{to: w, parts: f.parts.opened}
+		return squashfs.Write(ctx, f.tables, img.Compressor, memory, f.parts.squash(), func(w *squashfs.Writer) (err error) {
+			a := &assembler{to: w, parts: f.parts.squash()}
 			f.Summary, err = merge(ctx, a, a.listings(layers), flatten.Limits{
 				Entries: img.Limits.Entries, Names: img.Limits.Names, NameBytes: img.Limits.NameBytes, Memory: memory,
 			})

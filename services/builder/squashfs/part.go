@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/crc32"
 	"io"
 	"math"
 	"math/bits"
@@ -25,13 +27,14 @@ import (
 //	words      4 bytes for each block of a file: its stored length, or 0 for a hole
 //	fragments  a record of fragmentSize bytes for each block of file ends
 //	listing    a tar of all entries, compressed with zstd; the content of a regular file is its number
-//	footer     the lengths of these sections
+//	footer     the lengths of these sections, and the CRC-32C of all bytes before it
 const (
 	fileSize     = 80
 	fragmentSize = 12
 	wordSize     = 4
 	footerSize   = 80
 	numberSize   = 4
+	sumSize      = 4
 	partMagic    = "SLIPPART"
 )
 
@@ -58,6 +61,8 @@ func WritePart(ctx context.Context, out io.Writer, c *Compressor, budget *arena.
 	group, ctx := errgroup.WithContext(ctx)
 	memory := arena.New(budget)
 	defer memory.Close()
+	sum := newSum()
+	out = io.MultiWriter(out, sum)
 	w := &PartWriter{ctx: ctx, compressor: c, budget: budget, files: arena.NewTable[file](memory), listing: newHeaders(c, memory)}
 	w.lane = newLane(ctx, group, c, memory, out, w.full)
 	err := fill(w)
@@ -69,8 +74,10 @@ func WritePart(ctx context.Context, out io.Writer, c *Compressor, budget *arena.
 	if err != nil {
 		return 0, err
 	}
-	return w.finish(out)
+	return w.finish(out, sum)
 }
+
+func newSum() hash.Hash32 { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
 
 // PartWriter receives the entries of a layer in their order. It must be used by one goroutine only.
 type PartWriter struct {
@@ -142,7 +149,7 @@ func (w *PartWriter) charge(h *tar.Header) error {
 }
 
 // finish writes what follows the blocks.
-func (w *PartWriter) finish(out io.Writer) (int64, error) {
+func (w *PartWriter) finish(out io.Writer, sum hash.Hash32) (int64, error) {
 	if err := w.listing.close(); err != nil {
 		return 0, w.full(err)
 	}
@@ -172,7 +179,7 @@ func (w *PartWriter) finish(out io.Writer) (int64, error) {
 		_, _ = w.listing.packed.WriteTo(end)
 	}
 	id, _ := w.compressor.id()
-	foot := append([]byte(partMagic), PartVersion, byte(id), byte(w.compressor.Level), 0, 0, 0, 0, 0)
+	foot := append([]byte(partMagic), PartVersion, byte(id), byte(w.compressor.Level), 0)
 	for _, n := range []int64{
 		int64(w.lane.end), int64(w.files.Len()), int64(w.lane.words.Len()), int64(w.lane.fragments.Len()),
 		w.listing.packed.Len(), w.listing.length, w.content.Bytes, w.content.Entries,
@@ -180,6 +187,7 @@ func (w *PartWriter) finish(out io.Writer) (int64, error) {
 		foot = le.AppendUint64(foot, uint64(n))
 	}
 	_, _ = end.Write(foot)
+	_, _ = end.Write(le.AppendUint32(nil, sum.Sum32()))
 	if end.err != nil {
 		return 0, fmt.Errorf("writing the part of a layer: %w", end.err)
 	}
@@ -223,7 +231,9 @@ type Part struct {
 	blocks     uint64  // length of the blocks
 	files, words, fragments,
 	listing section
-	raw int64 // length of the listing before compression
+	raw    int64 // length of the listing before compression
+	length int64 // without the checksum
+	sum    uint32
 }
 
 // section is a section of a part: its position, and its number of records.
@@ -244,12 +254,12 @@ func OpenPart(in io.ReaderAt, size int64) (*Part, error) {
 	}
 	var n [8]int64
 	for i := range n {
-		n[i] = int64(binary.LittleEndian.Uint64(foot[16+8*i:]))
+		n[i] = int64(binary.LittleEndian.Uint64(foot[12+8*i:]))
 		if n[i] < 0 || n[i] > math.MaxInt64/fileSize/4 {
 			return nil, errBroken
 		}
 	}
-	p := &Part{in: in, Content: Content{n[6], n[7]}, compressor: [2]byte{foot[9], foot[10]}, blocks: uint64(n[0]), raw: n[5]}
+	p := &Part{in: in, Content: Content{n[6], n[7]}, compressor: [2]byte{foot[9], foot[10]}, blocks: uint64(n[0]), raw: n[5], sum: binary.LittleEndian.Uint32(foot[footerSize-sumSize:]), length: size - sumSize}
 	at := n[0]
 	for _, s := range []struct {
 		to    *section
@@ -263,6 +273,18 @@ func OpenPart(in io.ReaderAt, size int64) (*Part, error) {
 		return nil, errBroken
 	}
 	return p, nil
+}
+
+// Check reads the whole part, and returns an error if it is not as it was written.
+func (p *Part) Check() error {
+	sum := newSum()
+	if _, err := io.CopyBuffer(sum, struct{ io.Reader }{io.NewSectionReader(p.in, 0, p.length)}, make([]byte, 256<<10)); err != nil {
+		return fmt.Errorf("reading the part of a layer: %w", err)
+	}
+	if sum.Sum32() != p.sum {
+		return errBroken
+	}
+	return nil
 }
 
 // Listing returns the tar of all entries, compressed with zstd, and its length before compression

@@ -174,10 +174,10 @@ func (s *Engine) layers(from *remote.Source, out jobs.Output, job jobs.Job) ([]s
 }
 
 // keeper returns the function that opens the stored part of a layer.
-func (s *Engine) keeper(from *remote.Source, l ocispec.Descriptor, out jobs.Output) func(context.Context, func(io.Writer) error) (sif.StoredPart, error) {
-	return func(ctx context.Context, write func(io.Writer) error) (sif.StoredPart, error) {
+func (s *Engine) keeper(from *remote.Source, l ocispec.Descriptor, out jobs.Output) func(context.Context, func(io.Writer) error) (sif.OpenPart, error) {
+	return func(ctx context.Context, write func(io.Writer) error) (sif.OpenPart, error) {
 		if err := from.MayRead(ctx, l); err != nil {
-			return nil, err
+			return sif.OpenPart{}, err
 		}
 		return s.o.Parts.Open(ctx, from.Host(), l.Digest, func(to io.Writer) error {
 			out.Print("", fmt.Sprintf("Compressing the layer %s, %d bytes", l.Digest, l.Size))

@@ -52,15 +52,18 @@ func (s *Store) temporary() string { return filepath.Join(s.dir, "tmp") }
 // Compressor returns the compressor of the parts.
 func (s *Store) Compressor() *squashfs.Compressor { return s.compressor }
 
+// maxWrites is how often a part is written that cannot be read afterwards.
+const maxWrites = 2
+
 // Open opens the part of a layer of the registry at host, which write creates unless it is stored. The
 // caller has verified that the job may read the layer there. Another registry, which may belong to an
 // attacker, does not get the part for the digest alone.
-func (s *Store) Open(ctx context.Context, host string, layer digest.Digest, write func(out io.Writer) error) (sif.StoredPart, error) {
+func (s *Store) Open(ctx context.Context, host string, layer digest.Digest, write func(out io.Writer) error) (sif.OpenPart, error) {
 	path := s.path(host, layer)
-	for {
-		f, err := openPart(path)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return f, err
+	for written := 0; ; {
+		p, err := openPart(path)
+		if !errors.Is(err, fs.ErrNotExist) || written == maxWrites {
+			return p, err
 		}
 		mine := false
 		_, err, _ = s.once.Do(path, func() (any, error) {
@@ -68,8 +71,14 @@ func (s *Store) Open(ctx context.Context, host string, layer digest.Digest, writ
 			return nil, s.write(path, write)
 		})
 		// If another job has been cancelled or has failed, this one writes the part, and gets its own error.
-		if err != nil && mine || ctx.Err() != nil {
-			return nil, asFull(err)
+		if err != nil && mine {
+			return sif.OpenPart{}, asFull(err)
+		}
+		if ctx.Err() != nil {
+			return sif.OpenPart{}, context.Cause(ctx)
+		}
+		if mine {
+			written++
 		}
 	}
 }
@@ -101,9 +110,6 @@ func (s *Store) write(path string, write func(out io.Writer) error) error {
 
 // finish closes a temporary file, which gets its name unless there was an error. Otherwise it is removed.
 func finish(f *os.File, err error, path string) error {
-	if err == nil {
-		err = f.Sync() // after a power failure there must be no empty part
-	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -113,27 +119,31 @@ func finish(f *os.File, err error, path string) error {
 	return err
 }
 
-// part is an open part.
-type part struct {
-	*os.File
-	size int64
+// openPart opens a part and marks it as recently used. A part that is not as it was written, for example
+// after a power failure, is removed, and the error is fs.ErrNotExist.
+func openPart(path string) (sif.OpenPart, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return sif.OpenPart{}, err
+	}
+	p, err := checked(f)
+	if err != nil {
+		return sif.OpenPart{}, errors.Join(fs.ErrNotExist, err, f.Close(), os.Remove(path))
+	}
+	_ = os.Chtimes(path, time.Time{}, time.Now()) // on failure, it is only evicted earlier than others
+	return sif.OpenPart{Part: p, Closer: f}, nil
 }
 
-// Size returns the length in bytes.
-func (p part) Size() int64 { return p.size }
-
-// openPart opens a part and marks it as recently used.
-func openPart(path string) (sif.StoredPart, error) {
-	f, err := os.Open(path)
+func checked(f *os.File) (*squashfs.Part, error) {
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
+	p, err := squashfs.OpenPart(f, info.Size())
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, err
 	}
-	_ = os.Chtimes(path, time.Time{}, time.Now()) // on failure, it is only evicted earlier than others
-	return part{f, info.Size()}, nil
+	return p, p.Check()
 }
 
 // Prune removes the least recently used parts beyond the limit. Images that use them keep them open.

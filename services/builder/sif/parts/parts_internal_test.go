@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/builder/flatten"
@@ -42,29 +44,39 @@ func newPartWorld(t *testing.T, limit int64) partWorld {
 	return partWorld{s}
 }
 
-func (w partWorld) get(ctx context.Context, host, layer string, write func(io.Writer) error) (sif.StoredPart, error) {
+func (w partWorld) get(ctx context.Context, host, layer string, write func(io.Writer) error) (sif.OpenPart, error) {
 	return w.Open(ctx, host, digest.FromString(layer), write)
 }
 
-func writing(text string, count *atomic.Int32) func(io.Writer) error {
+// writing returns a function that writes a part of a file with this text, and counts its calls.
+func (w partWorld) writing(t *testing.T, text string, count *atomic.Int32) func(io.Writer) error {
 	return func(out io.Writer) error {
 		count.Add(1)
-		_, err := io.WriteString(out, text)
+		_, err := squashfs.WritePart(t.Context(), out, w.compressor, nil, func(p *squashfs.PartWriter) error {
+			return p.Add(&tar.Header{Typeflag: tar.TypeReg, Name: text, Size: int64(len(text))}, strings.NewReader(text))
+		})
 		return err
 	}
 }
 
-func content(t *testing.T, p sif.StoredPart, err error) string {
+// content returns the text of a part, which is the name of its only file.
+func content(t *testing.T, p sif.OpenPart, err error) string {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	raw, err := io.ReadAll(io.NewSectionReader(p, 0, p.Size()))
+	listing, _ := p.Listing()
+	z, err := zstd.NewReader(listing)
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
-	return string(raw)
+	defer z.Close()
+	h, err := tar.NewReader(z).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Name
 }
 
 // TestPartsOnce opens a part concurrently, and checks that it is written once; a part of another registry
@@ -76,7 +88,7 @@ func TestPartsOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			p, err := w.get(t.Context(), "one.example", "layer", writing("text", &n))
+			p, err := w.get(t.Context(), "one.example", "layer", w.writing(t, "text", &n))
 			if got := content(t, p, err); got != "text" {
 				t.Errorf("it reads %q", got)
 			}
@@ -87,13 +99,16 @@ func TestPartsOnce(t *testing.T) {
 		t.Errorf("it was written %d times", n.Load())
 	}
 	for _, host := range []string{"two.example", "one.example"} {
-		p, err := w.get(t.Context(), host, "layer", writing("other", &n))
+		p, err := w.get(t.Context(), host, "layer", w.writing(t, "other", &n))
 		if got := content(t, p, err); (got == "other") != (host == "two.example") {
 			t.Errorf("%s has %q", host, got)
 		}
 	}
-	w.compressor = &squashfs.Compressor{Compression: squashfs.Compression{Name: "zstd", Level: 9}}
-	p, err := w.get(t.Context(), "one.example", "layer", writing("smaller", &n))
+	var err error
+	if w.compressor, err = squashfs.NewCompressor(squashfs.Compression{Name: "zstd", Level: 9}, 1); err != nil {
+		t.Fatal(err)
+	}
+	p, err := w.get(t.Context(), "one.example", "layer", w.writing(t, "smaller", &n))
 	if got := content(t, p, err); got != "smaller" {
 		t.Errorf("another level has %q", got)
 	}
@@ -117,7 +132,7 @@ func TestPartsOfFailures(t *testing.T) {
 	<-begun
 	var n atomic.Int32
 	all.Go(func() {
-		p, err := w.get(t.Context(), "h", "layer", writing("text", &n))
+		p, err := w.get(t.Context(), "h", "layer", w.writing(t, "text", &n))
 		if got := content(t, p, err); got != "text" {
 			t.Errorf("the second job reads %q", got)
 		}
@@ -128,6 +143,9 @@ func TestPartsOfFailures(t *testing.T) {
 	_, err := w.get(ctx, "h", "third", func(io.Writer) error { cancel(); return ctx.Err() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled job: %v", err)
+	}
+	if _, err := w.get(ctx, "h", "third", w.writing(t, "text", &n)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a job that is cancelled when the part is complete: %v", err)
 	}
 	_, err = w.get(t.Context(), "h", "fourth", func(io.Writer) error { return &os.PathError{Err: syscall.ENOSPC} })
 	if f := (*jobs.Failure)(nil); !errors.As(err, &f) || !strings.Contains(err.Error(), "sif_layers") {
@@ -142,10 +160,10 @@ func TestPartsOfFailures(t *testing.T) {
 // still be read.
 func TestPartsAreEvicted(t *testing.T) {
 	t.Parallel()
-	w := newPartWorld(t, 25)
+	w := newPartWorld(t, 0)
 	var n atomic.Int32
-	open := func(layer string) sif.StoredPart {
-		p, err := w.get(t.Context(), "h", layer, writing("0123456789", &n))
+	open := func(layer string) sif.OpenPart {
+		p, err := w.get(t.Context(), "h", layer, w.writing(t, "0123456789", &n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,6 +171,7 @@ func TestPartsAreEvicted(t *testing.T) {
 	}
 	first, second, third := open("a"), open("b"), open("c")
 	_ = open("a").Close() // now b is the oldest
+	w.limit = 5 * int64(len(readFile(t, w.path("h", digest.FromString("a"))))) / 2
 	if err := w.Prune(); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +198,7 @@ func TestPartsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	w := newPartWorld(t, 0)
 	var n atomic.Int32
-	p, err := w.get(t.Context(), "h", "layer", writing("text", &n))
+	p, err := w.get(t.Context(), "h", "layer", w.writing(t, "text", &n))
 	_ = content(t, p, err)
 	if err := os.WriteFile(filepath.Join(w.temporary(), "half"), []byte("te"), 0o600); err != nil {
 		t.Fatal(err)
@@ -187,7 +206,7 @@ func TestPartsOfAKilledProcess(t *testing.T) {
 	if w.Store, err = New(w.dir, 0, w.compressor); err != nil {
 		t.Fatal(err)
 	}
-	p, err = w.get(t.Context(), "h", "layer", writing("again", &n))
+	p, err = w.get(t.Context(), "h", "layer", w.writing(t, "again", &n))
 	if got := content(t, p, err); got != "text" || n.Load() != 1 {
 		t.Errorf("it reads %q after %d times", got, n.Load())
 	}
@@ -226,15 +245,53 @@ func TestCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	var n atomic.Int32
-	p, err := w.get(t.Context(), "h", "layer", writing("", &n))
+	p, err := w.get(t.Context(), "h", "layer", w.writing(t, "", &n))
 	copied := content(t, p, err)
 	p, err = w.get(t.Context(), "h", "other", func(to io.Writer) error {
 		n.Add(1)
 		l := flatten.Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw.Bytes())), nil }}
 		return sif.WritePart(t.Context(), to, w.compressor, l, layertar.Limits{}, nil)
 	})
-	if made := content(t, p, err); made != copied || made == "" || n.Load() != 1 {
-		t.Errorf("the copy has %d bytes, the part %d; %d were written", len(copied), len(made), n.Load())
+	if made := content(t, p, err); made != copied || n.Load() != 1 {
+		t.Errorf("the copy has %s, the part %s; %d were written", copied, made, n.Load())
+	}
+	one, two := readFile(t, w.path("h", digest.FromString("layer"))), readFile(t, w.path("h", digest.FromString("other")))
+	if !bytes.Equal(one, two) {
+		t.Errorf("the copy has %d bytes, the part %d", len(one), len(two))
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestBrokenParts changes stored parts, and checks that they are made again.
+func TestBrokenParts(t *testing.T) {
+	t.Parallel()
+	w := newPartWorld(t, 0)
+	var n atomic.Int32
+	p, err := w.get(t.Context(), "h", "layer", w.writing(t, "text", &n))
+	_ = content(t, p, err)
+	path := w.path("h", digest.FromString("layer"))
+	whole := readFile(t, path)
+	for i := range whole {
+		changed := slices.Clone(whole)
+		changed[i] ^= 0x10
+		for _, raw := range [][]byte{changed, whole[:i]} {
+			if err := os.WriteFile(path, raw, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := n.Load()
+			p, err := w.get(t.Context(), "h", "layer", w.writing(t, "text", &n))
+			if got := content(t, p, err); got != "text" || n.Load() != before+1 {
+				t.Fatalf("with a change at %d it reads %q, written %d times", i, got, n.Load()-before)
+			}
+		}
 	}
 }
 
@@ -271,7 +328,7 @@ func TestCopyFails(t *testing.T) {
 	if err := os.MkdirAll(w.temporary(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p, err := w.get(t.Context(), "h", "layer", writing("new", &n))
+	p, err := w.get(t.Context(), "h", "layer", w.writing(t, "new", &n))
 	if got := content(t, p, err); got != "new" {
 		t.Errorf("it reads %q", got)
 	}
