@@ -39,6 +39,7 @@ func sections() []section {
 		{"solve", conda.Solve},
 		{"index", conda.Index},
 		{"image", conda.Image},
+		{"environment", conda.Sif},
 		{"sbom", conda.Bill},
 		{"batch", conda.Batch},
 		{"mount", conda.Mount},

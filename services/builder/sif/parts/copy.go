@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -22,7 +23,9 @@ type Copy struct {
 	host  string
 	file  *os.File
 	to    *io.PipeWriter
-	done  chan error
+	// out collects the small writes of a tar; nil after an error.
+	out  *bufio.Writer
+	done chan error
 }
 
 // Copy returns a copy for a layer that will be pushed to the registry at host. Its Close must be called.
@@ -34,7 +37,7 @@ func (s *Store) Copy(ctx context.Context, host string) *Copy {
 		return c
 	}
 	from, to := io.Pipe()
-	c.to = to
+	c.to, c.out = to, bufio.NewWriterSize(to, 128<<10)
 	go func() {
 		l := flatten.Layer{Name: "that is made", Open: func(context.Context) (io.ReadCloser, error) { return from, nil }}
 		err := sif.WritePart(ctx, c.file, s.compressor, l, layertar.Limits{Entries: limits.ImageEntries}, arena.NewBudget(limits.ImageTables))
@@ -46,9 +49,9 @@ func (s *Store) Copy(ctx context.Context, host string) *Copy {
 
 // Write implements io.Writer. It never returns an error, so that the layer does not fail with its copy.
 func (c *Copy) Write(p []byte) (int, error) {
-	if c.to != nil {
-		if _, err := c.to.Write(p); err != nil {
-			c.to = nil
+	if c.out != nil {
+		if _, err := c.out.Write(p); err != nil {
+			c.out = nil
 		}
 	}
 	return len(p), nil
@@ -56,9 +59,11 @@ func (c *Copy) Write(p []byte) (int, error) {
 
 // Close stores the part under the digest of the layer, or removes it if the digest is "".
 func (c *Copy) Close(layer digest.Digest) error {
-	incomplete := errors.New("the layer was not made")
-	if layer != "" {
-		incomplete = nil
+	var incomplete error
+	if layer == "" {
+		incomplete = errors.New("the layer was not made")
+	} else if c.out != nil {
+		_ = c.out.Flush() // its error is that of the reading side
 	}
 	if c.to != nil {
 		_ = c.to.CloseWithError(incomplete)
