@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/klauspost/compress/zlib"
@@ -70,6 +71,20 @@ func NewCompressor(c Compression, workers int) (*Compressor, error) {
 	}
 	listings, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(workers), zstd.WithWindowSize(frameSize), zstd.WithLowerEncoderMem(true))
 	return &Compressor{c, workers, pack, listings}, err
+}
+
+// Version identifies everything that determines the bytes of a part, in addition to its layer: the
+// formats, the compression, and the version of the library that compresses.
+func (c *Compressor) Version() string {
+	library := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == "github.com/klauspost/compress" {
+				library = m.Version
+			}
+		}
+	}
+	return fmt.Sprintf("%d %s-%d %s", partVersion, c.Name, c.Level, library)
 }
 
 // A packer compresses a block of at most blockSize bytes and appends the result to dst. It

@@ -38,8 +38,8 @@ const (
 	partMagic    = "SLIPPART"
 )
 
-// PartVersion is the version of the format of parts, and of the layout of their blocks.
-const PartVersion = 1
+// partVersion is the version of the format of parts, and of the layout of their blocks.
+const partVersion = 1
 
 // maxPartFiles limits the records of a part, whose numbers have 32 bits.
 const maxPartFiles = math.MaxUint32 >> 1
@@ -179,7 +179,7 @@ func (w *PartWriter) finish(out io.Writer, sum hash.Hash32) (int64, error) {
 		_, _ = w.listing.packed.WriteTo(end)
 	}
 	id, _ := w.compressor.id()
-	foot := append([]byte(partMagic), PartVersion, byte(id), byte(w.compressor.Level), 0)
+	foot := append([]byte(partMagic), partVersion, byte(id), byte(w.compressor.Level), 0)
 	for _, n := range []int64{
 		int64(w.lane.end), int64(w.files.Len()), int64(w.lane.words.Len()), int64(w.lane.fragments.Len()),
 		w.listing.packed.Len(), w.listing.length, w.content.Bytes, w.content.Entries,
@@ -249,7 +249,7 @@ func OpenPart(in io.ReaderAt, size int64) (*Part, error) {
 	if _, err := in.ReadAt(foot[:], size-footerSize); err != nil {
 		return nil, fmt.Errorf("reading the part of a layer: %w", err)
 	}
-	if string(foot[:8]) != partMagic || foot[8] != PartVersion {
+	if string(foot[:8]) != partMagic || foot[8] != partVersion {
 		return nil, errBroken
 	}
 	var n [8]int64

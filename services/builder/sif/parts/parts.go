@@ -85,7 +85,7 @@ func (s *Store) Open(ctx context.Context, host string, layer digest.Digest, writ
 
 // path returns the path of the part of a layer.
 func (s *Store) path(host string, layer digest.Digest) string {
-	key := sha256.Sum256(fmt.Appendf(nil, "%d %s-%d %s %s", squashfs.PartVersion, s.compressor.Name, s.compressor.Level, host, layer))
+	key := sha256.Sum256(fmt.Appendf(nil, "%s %s %s", s.compressor.Version(), host, layer))
 	return filepath.Join(s.dir, hex.EncodeToString(key[:]))
 }
 
