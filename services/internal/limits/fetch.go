@@ -119,6 +119,9 @@ const (
 	// attributes and block lists while the layers of an image are merged into one file
 	// system. An ordinary file takes 200 bytes.
 	ImageTables = 192 << 20
+	// LayerTables is the same for one layer of Conda packages that is compressed for Singularity images
+	// while it is made.
+	LayerTables = 32 << 20
 	// SifBasePacked is the maximum size in bytes of a Singularity image that a build begins
 	// from, and SifBaseBytes that of its files. It has at most ImageEntries files, at most
 	// SifBaseDepth folders inside each other, and SifDescriptors parts.
@@ -180,6 +183,7 @@ func fetchRows() []Row {
 		{What: "names of an image that is converted to a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all parent directories, of which one entry can have two thousand"},
 		{What: "Singularity image that a build begins from", Bound: size(SifBasePacked) + ", unpacked " + size(SifBaseBytes) + " and build_disk, " + n(ImageEntries) + " files, " + n(SifBaseDepth) + " folders inside each other, " + size(ImageNameBytes) + " for the names of hard links, " + n(SifDescriptors) + " parts", Why: "it is unpacked to a layer on the disk of a worker"},
 		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(ImageTables), Why: "they are in memory until all files are written; an ordinary file takes 200 bytes, but every link can have a target of 4 KiB, and every file 64 KiB of attributes"},
+		{What: "names and attributes of a package that is compressed for Singularity images while its layer is made", Bound: size(LayerTables), Why: "they are in memory; a layer with more is read again when a Singularity image needs it"},
 		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it is on the builder's disk while the build runs"},
 		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can have two thousand parent folders"},
 		{What: "response of another platform", Bound: size(PlatformAnswer) + ", " + n(PlatformValues) + " values", Why: "it lists the credentials of a user"},

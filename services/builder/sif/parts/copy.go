@@ -40,7 +40,7 @@ func (s *Store) Copy(ctx context.Context, host string) *Copy {
 	c.to, c.out = to, bufio.NewWriterSize(to, 128<<10)
 	go func() {
 		l := flatten.Layer{Name: "that is made", Open: func(context.Context) (io.ReadCloser, error) { return from, nil }}
-		err := sif.WritePart(ctx, c.file, s.compressor, l, layertar.Limits{Entries: limits.ImageEntries}, arena.NewBudget(limits.ImageTables))
+		err := sif.WritePart(ctx, c.file, s.compressor, l, layertar.Limits{Entries: limits.ImageEntries}, arena.NewBudget(limits.LayerTables))
 		_ = from.CloseWithError(errors.Join(err, io.ErrClosedPipe))
 		c.done <- err
 	}()
