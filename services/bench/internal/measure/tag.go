@@ -5,16 +5,19 @@ import (
 
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/load"
+	"slipway.dev/services/bench/internal/slipwayd"
 	"slipway.dev/services/bench/internal/world"
 )
 
 // Tag measures GET of a manifest by tag, one request at a time. slipwayd and the caches
-// query the upstream registry each time. The reference is that query alone, a HEAD at the
-// upstream registry.
+// query the upstream registry each time, except for a slipwayd with tag_freshness. The reference is
+// that query alone, a HEAD at the upstream registry.
 func Tag(w *world.World, s *figure.Sheet) {
-	const directHead = "direct HEAD"
+	const directHead, nameFresh = "direct HEAD", "slipway, tag_freshness"
 	l := w.Lineup(world.AppImage)
 	s.Remark = w.RemarkRedis()
+	cached := w.StartSlipway("SLIPWAY_TAG_FRESHNESS=1m")
+	fresh := world.Participant{Name: nameFresh, Server: cached.Server, Repository: cached.Request(slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig))}
 	type asked struct {
 		name, method string
 		to           world.Participant
@@ -24,6 +27,7 @@ func Tag(w *world.World, s *figure.Sheet) {
 		{world.NameSlipway, http.MethodGet, l.Slipway, w.Requests / 10},
 		{directHead, http.MethodHead, l.Direct, w.Requests / 10},
 		{world.NameUnchanged, http.MethodGet, l.Unchanged, w.Requests / 10},
+		{nameFresh, http.MethodGet, fresh, w.Requests / 10},
 		{world.NameDistribution, http.MethodGet, l.Distribution, w.Requests / 50}, // slow
 	}
 	if l.Zot != nil {
@@ -39,7 +43,12 @@ func Tag(w *world.World, s *figure.Sheet) {
 	for _, t := range turns {
 		s.Medians(r, t.Name, figure.P50, figure.CPU)
 	}
-	s.Ratio(r, world.NameSlipway, directHead, figure.P50, figure.AtMost(2.5))
-	s.Ratio(r, world.NameUnchanged, directHead, figure.P50, figure.AtMost(2.5))
+	s.Ratio(r, world.NameSlipway, directHead, figure.P50, figure.AtMost(3.5))
+	s.Ratio(r, world.NameUnchanged, directHead, figure.P50, figure.AtMost(3.5))
+	s.Ratio(r, nameFresh, directHead, figure.P50, figure.AtMost(1.5))
+	s.Ratio(r, world.NameDistribution, world.NameSlipway, figure.P50, figure.AtLeast(5))
+	if l.Zot != nil {
+		s.Ratio(r, world.NameZot, world.NameSlipway, figure.P50, figure.AtLeast(5))
+	}
 	w.Profile("tag", w.Slipway(), turns[0])
 }
