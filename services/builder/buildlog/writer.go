@@ -17,11 +17,14 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// Lines are sent in messages of at most chunkBytes, when a message is full or after
-// chunkDelay.
+// Lines are sent in messages of at most chunkBytes, when a message is full or after a delay: at first
+// minDelay, so that readers see lines immediately, and more by moreDelay with each message up to maxDelay,
+// so that a build that prints for an hour sends five messages a second.
 const (
 	chunkBytes = 64 << 10
-	chunkDelay = 200 * time.Millisecond
+	minDelay   = 5 * time.Millisecond
+	moreDelay  = 20 * time.Microsecond
+	maxDelay   = 200 * time.Millisecond
 )
 
 // Publish publishes a message on a stream. The id makes repetitions harmless.
@@ -39,6 +42,7 @@ type Writer struct {
 	pending []*buildv1.LogEntry
 	bytes   int
 
+	first  chan struct{} // the first line of a chunk was printed
 	full   chan struct{} // a chunk is complete
 	closed chan struct{} // nothing more will be printed
 	done   chan struct{} // everything was sent, or given up
@@ -51,7 +55,7 @@ func New(job jobs.Job, p Publish, log *slog.Logger) *Writer {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Writer{
 		job: job, publish: p, log: log, cap: newLogCap(headBytes, tailBytes), stop: stop,
-		full: make(chan struct{}, 1), closed: make(chan struct{}), done: make(chan struct{}),
+		first: make(chan struct{}, 1), full: make(chan struct{}, 1), closed: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.run(ctx)
 	return w
@@ -67,13 +71,18 @@ func (w *Writer) Print(phase, text string) {
 }
 
 func (w *Writer) append(e *buildv1.LogEntry) {
-	w.pending = append(w.pending, e)
-	w.bytes += cost(e)
-	if w.bytes < chunkBytes {
-		return
+	if len(w.pending) == 0 {
+		signal(w.first)
 	}
+	w.pending = append(w.pending, e)
+	if w.bytes += cost(e); w.bytes >= chunkBytes {
+		signal(w.full)
+	}
+}
+
+func signal(c chan struct{}) {
 	select {
-	case w.full <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -99,18 +108,30 @@ func (w *Writer) End(ctx context.Context) {
 
 func (w *Writer) run(ctx context.Context) {
 	defer close(w.done)
-	tick := time.NewTicker(chunkDelay)
-	defer tick.Stop()
 	for closing := false; !closing; {
 		select {
 		case <-w.closed:
 			closing = true
 		case <-w.full:
-		case <-tick.C:
+		case <-w.first:
+			closing = w.wait()
 		}
 		for w.send(ctx) {
 		}
 	}
+}
+
+// wait waits for more lines of a chunk. It reports whether nothing more will be printed.
+func (w *Writer) wait() (closing bool) {
+	delay := time.NewTimer(min(minDelay+time.Duration(w.sent)*moreDelay, maxDelay))
+	defer delay.Stop()
+	select {
+	case <-w.closed:
+		return true
+	case <-w.full:
+	case <-delay.C:
+	}
+	return false
 }
 
 // send sends one chunk. It returns false if there is none, or if sending has failed

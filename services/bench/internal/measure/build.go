@@ -1,10 +1,18 @@
 package measure
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"slipway.dev/services/bench/internal/engine"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/load"
 	"slipway.dev/services/bench/internal/must"
@@ -40,11 +48,52 @@ func Build(w *world.World, s *figure.Sheet) {
 		s.Medians(r, t.Name, figure.Took)
 	}
 	s.Medians(r, world.NameSlipway, figure.Metric{Name: "answers the request", Unit: "ms", Of: func(s figure.Sample) float64 { return s.Answered * 1e3 }})
-	s.Record("slipway - buildctl", r.Difference(world.NameSlipway, nameBuildctl, figure.Took), "ms")
-	s.Ratio(r, world.NameSlipway, nameInside, figure.Took, figure.AtMost(1.05))
-	s.Ratio(r, world.NameSlipway, nameBuildctl, figure.Took, figure.AtMost(1.05))
+	for _, name := range []string{nameBuildctl, nameInside} {
+		s.Check("slipway - "+name, r.Difference(world.NameSlipway, name, figure.Took), "ms", figure.AtMost(15))
+		s.Ratio(r, world.NameSlipway, name, figure.Took, figure.Bar{})
+	}
 	w.Profile("build", server, turns[0])
+	measureLog(w, s, server)
 	measureCached(w, s, server, recipe(w))
+}
+
+// logLines is the number of lines that the step of measureLog prints, one each 10 ms.
+const logLines = 500
+
+// measureLog measures the time from a line of a step's output until a reader of the build's log has it.
+func measureLog(w *world.World, s *figure.Sheet, server *slipwayd.Server) {
+	dockerfile := recipe(w) + fmt.Sprintf("RUN i=0; while [ $i -lt %d ]; do echo line $EPOCHREALTIME; usleep 10000; i=$((i+1)); done\n", logLines)
+	id := buildOf(w, server, server.Submit(slipwayd.RequestToBuild(dockerfile)).RequestID)
+	req := must.Get(http.NewRequestWithContext(w.Ctx, http.MethodGet, server.URL("/v1alpha1/builds/"+id+"/logs?follow=true"), http.NoBody))
+	resp := must.Get(http.DefaultClient.Do(req))
+	defer resp.Body.Close()
+	var waits []time.Duration
+	for log := bufio.NewScanner(resp.Body); log.Scan(); {
+		if _, printed, ok := strings.Cut(log.Text(), "line "); ok {
+			if at, err := strconv.ParseFloat(printed, 64); err == nil {
+				waits = append(waits, time.Since(time.UnixMicro(int64(at*1e6))))
+			}
+		}
+	}
+	if len(waits) != logLines {
+		must.Fail("the log of the build %s has %d of %d lines", id, len(waits), logLines)
+	}
+	slices.Sort(waits)
+	s.Remark = fmt.Sprintf("%d lines, one each 10 ms", logLines)
+	s.Record("line to reader p50", figure.Percentile(waits, 50)*1e3, "ms")
+	s.Check("line to reader p99", figure.Percentile(waits, 99)*1e3, "ms", figure.AtMost(20))
+	s.Remark = ""
+}
+
+// buildOf returns the id of a request's build.
+func buildOf(w *world.World, server *slipwayd.Server, request string) string {
+	var described struct {
+		BuildID string `json:"buildId"`
+	}
+	raw, _, err := engine.Read(w.Ctx, http.DefaultClient, server.URL("/v1alpha2/container/"+request))
+	must.Do(err)
+	must.Do(json.Unmarshal(raw, &described))
+	return described.BuildID
 }
 
 // measureCached repeatedly requests an existing image.

@@ -143,17 +143,12 @@ func manyPackages(w *world.World, n int) (*slipwayd.Server, []namedLoad) {
 func manyStreams(w *world.World, n int) (*slipwayd.Server, []namedLoad) {
 	server := w.StartSlipway("SLIPWAY_CONDA_CHANNEL_ALIAS="+madeUpChannel(w.Ctx, 10), "SLIPWAY_TRUSTED_PROXIES=127.0.0.1")
 	a := server.Submit(fmt.Sprintf(`{"packages":{"type":"CONDA","entries":["needle"],"channels":["bench"],"condaOpts":{"baseImage":%q,"basePackages":""}}}`, w.Up.Addr+"/"+world.BaseImage))
-	var described struct {
-		BuildID string `json:"buildId"`
-	}
-	raw, _, err := engine.Read(w.Ctx, http.DefaultClient, server.URL("/v1alpha2/container/"+a.RequestID))
-	must.Do(err)
-	must.Do(json.Unmarshal(raw, &described))
+	build := buildOf(w, server, a.RequestID)
 	client := engine.New()
 	opened := make(chan error)
 	for i := range n {
 		go func() {
-			req, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, server.URL("/v1alpha1/builds/"+described.BuildID+"/events"), http.NoBody)
+			req, err := http.NewRequestWithContext(w.Ctx, http.MethodGet, server.URL("/v1alpha1/builds/"+build+"/events"), http.NoBody)
 			if err != nil {
 				opened <- err
 				return
