@@ -116,6 +116,7 @@ func (b *tab) reload() {
 // fits a phone, and accessibility in light and dark mode.
 func (b *tab) good(state, origin string) {
 	b.t.Helper()
+	b.await(`document.readyState === "complete"`) // the style has been loaded
 	for _, theme := range []string{"light", "dark"} {
 		_, err := chromedp.Call(b.ctx(), emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
 		b.must(err)
