@@ -391,7 +391,7 @@ func newBits(n int64) bits64 { return make(bits64, (n+63)/64) }
 
 func (b bits64) set(i uint32) { b[i/64] |= 1 << (i % 64) }
 
-// next returns the first number of the set that is at least i; ok is false if there is none.
+// next returns the first number of the set that is at least i; ok is false after the last one.
 func (b bits64) next(i uint32) (n uint32, ok bool) {
 	for w := int(i / 64); w < len(b); w++ {
 		word := b[w]
