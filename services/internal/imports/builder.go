@@ -40,7 +40,7 @@ func builderRules() []Rule {
 		// The engines do not import each other. Only one imports BuildKit.
 		{Package: builder + "engine/buildkit", May: append(engine(), builder+"engine/buildkit/buildkittest", builder+"buildlog", builder+"daemon/step", builder+"sif", builder+"unsquash", "services/internal/dockerfile", "services/internal/fairshare", "services/internal/policy/enforce", "services/internal/retry"), Never: []string{sql, redis}},
 		{Package: builder + "engine/buildkit/buildkittest", May: append(engine(), builder+"daemon", builder+"engine/buildkit", "services/internal/testkit")},
-		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", builder+"sif/parts", packages+"artifact", packages+"layering", conda+"spec", mount+"environment", "services/internal/soci"), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", builder+"sif/parts", builder+"squashfs", packages+"artifact", packages+"layering", conda+"spec", mount+"environment", "services/internal/soci"), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/freeze", May: engine(), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/mirror", May: append(engine(), buildBus), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"sif/parts", builder+"squashfs"), Never: []string{buildkit, sql, redis}},

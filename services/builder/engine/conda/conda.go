@@ -148,8 +148,13 @@ func (c *Engine) tooLarge() error {
 	return jobs.Build.Failure(fmt.Sprintf("The packages are larger than %d bytes together, the limit of this service (setting build_disk)", c.o.Disk), nil)
 }
 
-// prune keeps the folder within its size limit.
+// prune keeps the layers, and their parts, within their size limits.
 func (c *Engine) prune(out jobs.Output) {
+	if c.o.Parts != nil {
+		if err := c.o.Parts.Prune(); err != nil {
+			out.Print("", "Old compressed layers could not be removed from the worker")
+		}
+	}
 	if c.o.Keep == 0 || !c.pruning.TryLock() {
 		return
 	}
