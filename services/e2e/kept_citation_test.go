@@ -21,6 +21,7 @@ func TestCitations(t *testing.T) {
 	if s := p.finished(t, answer); s["succeeded"] != true {
 		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 	}
+	p.knownDigest(t, text(answer, "keptId"))
 	digest, dir := p.manifestDigest(t, answer), t.TempDir()
 	for format, file := range map[string]string{"bibtex": "x.bib", "cff": "CITATION.cff", "ro-crate": "ro-crate-metadata.json"} {
 		r := p.call(http.MethodGet, "/v1alpha1/catalog/"+text(answer, "keptId")+"/citation?format="+format, nil)

@@ -86,6 +86,17 @@ func (p *program) keptImage(t testing.TB, id string) (out catalogImage) {
 	return out
 }
 
+// knownDigest returns when the catalog has the digest of a kept image. It records it shortly after the end of the build.
+func (p *program) knownDigest(t testing.TB, id string) {
+	t.Helper()
+	testkit.Until(t, "the digest of a kept image", func() error {
+		if got := p.keptImage(t, id); got.Digest == "" {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+}
+
 // TestKeptImages keeps images. Their names must be those of their packages, be in the catalog, and work
 // while requests, builds, images and packages are lost.
 func TestKeptImages(t *testing.T) {
@@ -147,6 +158,7 @@ func TestKeptImages(t *testing.T) {
 // inCatalog checks what the catalog shows of an image.
 func (p *program) inCatalog(t *testing.T, id, target, digest string) {
 	t.Helper()
+	p.knownDigest(t, id)
 	testkit.Until(t, "the pulls to be counted", func() error {
 		if got := p.keptImage(t, id); got.Pulls < 1 || got.LastPull == "" {
 			return fmt.Errorf("%+v", got)
