@@ -131,7 +131,8 @@ func mountRules() []Rule {
 		{Package: mount + "fuse", May: []string{mount + "erofs", mount + "mounttest"}, Only: []string{"golang.org/x/sys/unix"}},
 		// It verifies indexes, which the kernel reads as root.
 		{Package: mount + "kernel", May: []string{mount + "erofs", mount + "mounttest"}, Only: []string{"golang.org/x/sys/unix"}},
-		{Package: mount + "sandbox", May: []string{mount + "fuse", mount + "kernel", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
+		{Package: mount + "nofile", Only: []string{"golang.org/x/sys/unix"}},
+		{Package: mount + "sandbox", May: []string{mount + "fuse", mount + "kernel", mount + "nofile", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: mount + "agent", May: []string{mount + "fuse", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 	}
 }

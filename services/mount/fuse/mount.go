@@ -38,15 +38,27 @@ func Mount(dir string, uid, gid int, shared bool) (fd int, err error) {
 	if fd, err = openDevice(); err != nil {
 		return -1, err
 	}
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d", fd, uid, gid, maxRead)
-	if shared {
-		options += ",allow_other"
-	}
-	if err := unix.Mount("slipway", dir, "fuse.slipway", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	a := Arguments(fd, uid, gid, shared)
+	if err := unix.Mount(a.Source, dir, a.Kind, a.Flags, a.Data); err != nil {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("mounting FUSE at %s: %w", dir, err)
 	}
 	return fd, nil
+}
+
+// MountArguments are the arguments of the system call mount, except for the folder.
+type MountArguments struct {
+	Source, Kind, Data string
+	Flags              uintptr
+}
+
+// Arguments returns the arguments with which Mount mounts the connection fd.
+func Arguments(fd, uid, gid int, shared bool) MountArguments {
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d", fd, uid, gid, maxRead)
+	if shared {
+		data += ",allow_other"
+	}
+	return MountArguments{Source: "slipway", Kind: "fuse.slipway", Data: data, Flags: unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV}
 }
 
 // Fusermount mounts a file system at dir with the setuid program fusermount3, for users without the rights to mount.

@@ -86,14 +86,26 @@ func denied(err error) error {
 // report prints why the command could not be started, and returns the exit code; false if it was started.
 func (p *Process) report() (int, bool) {
 	defer func() { _ = p.status.Close() }()
-	text, err := io.ReadAll(io.LimitReader(p.status, limits.AgentMessage))
-	if err != nil || len(text) == 0 {
-		return 0, false // the program was executed, which closed the pipe, or a signal ended the process before
+	failure := p.failure()
+	if failure == nil {
+		return 0, false
 	}
-	failure := ReceiveFailure(text)
 	fmt.Fprintln(os.Stderr, "slipway:", Advise(failure))
 	if f, ok := errors.AsType[*Failure](failure); ok {
 		return f.code(), true
 	}
 	return 126, true
+}
+
+// failure returns why the command could not be started; nil if the program was executed, which closed the pipe, or if a signal ended the process before.
+func (p *Process) failure() error {
+	text, err := io.ReadAll(io.LimitReader(p.status, limits.AgentMessage))
+	if err != nil || len(text) == 0 {
+		return nil //nolint:nilerr // it is unknown
+	}
+	if p.script == nil {
+		return ReceiveFailure(text)
+	}
+	f := Describe(p.script.failure(text, p.name))
+	return &f
 }

@@ -50,16 +50,6 @@ func separate() error {
 	return nil
 }
 
-// spareFolder returns a folder that every system has, at which a new root is built; "" for none.
-func spareFolder() string {
-	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/mnt", "/home"} {
-		if isFolder(dir) {
-			return dir
-		}
-	}
-	return ""
-}
-
 func makeFolder(path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil { //nolint:gosec // as those of the system
 		return fmt.Errorf("creating %s in the namespace: %w", path, err)
@@ -81,7 +71,7 @@ func mountTmpfs(at string) error {
 
 // newRoot replaces the root by a tmpfs with everything that the root has, and the prefix.
 func newRoot(prefix string) error {
-	base := spareFolder()
+	base := spareFolder("")
 	if base == "" {
 		return errors.New("the system has no folder for a new root")
 	}

@@ -117,7 +117,7 @@ func (s *newSystem) open() error {
 
 // enter builds the root in memory, with the entries of the folder and those of the system, changes to it, and unmounts the root of the system.
 func (s *newSystem) enter(ownProcesses bool) error {
-	base := spareFolder()
+	base := spareFolder("")
 	if base == "" {
 		return errors.New("the system has no folder for a new root")
 	}

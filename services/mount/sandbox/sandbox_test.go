@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if prefix := os.Getenv(startVariable); prefix != "" {
+		os.Exit(startCommand(prefix))
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,8 +1,9 @@
 // Package sandbox runs a command in a mount namespace in which an environment is mounted.
 //
 // The namespace needs no privilege: the command runs as the same user in a user namespace of its own, without capabilities.
-// Root only gets a mount namespace. The program starts itself again in the namespaces, because a Go program cannot enter them: Start
-// starts it, and the main function of the program calls Enter if Entered returns true.
+// Root only gets a mount namespace. A Go program cannot enter namespaces. For commands with the root of the system, Start forks a child that runs
+// no Go code, but a list of system calls. For others, the program starts itself again in the namespaces: the main function calls Enter if Entered
+// returns true.
 //
 // The process in the namespaces either attaches a mount that it was given, or mounts FUSE and sends the connection
 // to its parent, which serves it. So the process that serves files never executes any; see package fuse.
@@ -50,7 +51,9 @@ type Command struct {
 
 // A Process is a running command.
 type Process struct {
-	cmd     *exec.Cmd
+	process *os.Process
+	name    string         // of the command
+	script  *script        // of a child that was forked; nil for this program
 	link    *os.File       // the socket from which the connection is received
 	status  *os.File       // the pipe with the error of a command that could not be started
 	signals chan os.Signal // for the command
@@ -65,15 +68,7 @@ var ErrNamespace = errors.New("this system does not allow user namespaces")
 // The calling goroutine stays locked to its thread: the command ends with that thread.
 func Start(c Command, tree *os.File) (*Process, error) {
 	c.Attach, c.User = tree != nil, needsUser()
-	spec, err := Pass(c)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = spec.Close() }()
-	p := &Process{cmd: self(c.User)}
-	if c.Processes {
-		p.cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
-	}
+	p := &Process{}
 	theirs := tree
 	if tree == nil {
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -84,34 +79,53 @@ func Start(c Command, tree *os.File) (*Process, error) {
 		defer func() { _ = theirs.Close() }()
 	}
 	var status *os.File
+	var err error
 	if p.status, status, err = os.Pipe(); err == nil {
 		defer func() { _ = status.Close() }()
-		err = p.start(spec, theirs, status)
+		p.listen()
+		runtime.LockOSThread()
+		err = p.start(c, theirs, status)
 	}
 	if err != nil {
+		signal.Stop(p.signals)
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-// start starts the process, which inherits files.
-func (p *Process) start(files ...*os.File) error {
+// start starts the command with its mount, or the socket for the connection, and the pipe for an error.
+func (p *Process) start(c Command, link, status *os.File) error {
+	if ok, err := p.startDirectly(c, link, status); ok || err != nil {
+		return err
+	}
+	spec, err := Pass(c)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = spec.Close() }()
+	cmd := self(c.User)
+	if c.Processes {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
+	}
+	return p.startSelf(cmd, spec, link, status)
+}
+
+// startSelf starts this program, which inherits files.
+func (p *Process) startSelf(cmd *exec.Cmd, files ...*os.File) error {
 	for _, f := range files {
 		theirs, err := inherit(f)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = theirs.Close() }()
-		p.cmd.Args = append(p.cmd.Args, strconv.Itoa(int(theirs.Fd())))
+		cmd.Args = append(cmd.Args, strconv.Itoa(int(theirs.Fd())))
 	}
-	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	p.listen()
-	runtime.LockOSThread()
-	if err := p.cmd.Start(); err != nil {
-		signal.Stop(p.signals)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if err := cmd.Start(); err != nil {
 		return StartError(err)
 	}
+	p.process = cmd.Process
 	return nil
 }
 
@@ -225,8 +239,8 @@ func Receive(f *os.File, value any) error {
 // Kill ends the command and waits for its end.
 func (p *Process) Kill() {
 	signal.Stop(p.signals)
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	_ = p.process.Kill()
+	_, _ = p.process.Wait()
 	_ = p.status.Close()
 }
 

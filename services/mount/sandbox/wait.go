@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,7 +31,7 @@ func (p *Process) pass(s os.Signal) {
 	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && isForeground() {
 		return // the terminal sends it to both processes
 	}
-	_ = p.cmd.Process.Signal(s) // it has ended otherwise
+	_ = p.process.Signal(s) // it has ended otherwise
 }
 
 // isForeground reports whether the terminal sends signals to the group of this process.
@@ -62,21 +61,17 @@ func (p *Process) Wait() (int, error) {
 			}
 		}
 	}()
-	err := p.cmd.Wait()
+	state, err := p.process.Wait()
 	if code, ok := p.report(); ok {
 		return code, nil
 	}
-	if err == nil {
-		return 0, nil
-	}
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	if !ok {
+	if err != nil {
 		return 1, fmt.Errorf("waiting for the command: %w", err)
 	}
-	if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal()), nil
 	}
-	return exit.ExitCode(), nil
+	return state.ExitCode(), nil
 }
 
 // lookPath finds a program in the PATH of an environment.
