@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"syscall"
 
@@ -28,10 +29,15 @@ var (
 	commit  = "unknown" //nolint:gochecknoglobals // the linker sets it
 )
 
+// firstCollection makes the first garbage collection begin at 16 MiB instead of 4 MiB. Most commands end before, and a collection takes a tenth of
+// the time of a short command. Processes that serve files set another value.
+const firstCollection = 400
+
 func main() {
 	if code, ok := entered(); ok { // in the namespaces of a command
 		os.Exit(code)
 	}
+	debug.SetGCPercent(firstCollection)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	args := arguments(os.Args)
