@@ -25,6 +25,7 @@ func condaRules() []Rule {
 		// The format of zTOCs is not Conda's: any layer can have one.
 		{Package: "services/internal/ztoc", May: []string{"services/internal/limits"}, Only: []string{"github.com/google/flatbuffers/go", "github.com/klauspost/compress/gzip", "github.com/opencontainers/go-digest", "golang.org/x/sys/unix"}},
 		{Package: "services/internal/chunked", Only: []string{"github.com/klauspost/compress/gzip", "github.com/klauspost/compress/zstd", "github.com/opencontainers/go-digest"}},
+		{Package: "services/internal/erofslayer", May: []string{"services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd", "github.com/opencontainers/go-digest"}},
 		{Package: "services/internal/soci", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/ztoc"}, Only: []string{
 			"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
 		}},
@@ -32,7 +33,7 @@ func condaRules() []Rule {
 		{Package: packages + "artifact", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}},
 		{Package: packages + "activation", May: []string{"services/internal/limits"}, Never: []string{buildkit, sql, redis}},
 		{Package: packages + "layering", May: []string{
-			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/chunked", "services/internal/fault", "services/internal/layertar", "services/internal/limits", "services/internal/memo",
+			conda + "spec", packages + "activation", packages + "artifact", "services/internal/bounded", "services/internal/chunked", "services/internal/erofslayer", "services/internal/fault", "services/internal/layertar", "services/internal/limits", "services/internal/memo",
 			"services/internal/oci", "services/internal/soci", "services/internal/upstream", "services/internal/ztoc", mount + "environment", mount + "erofs", mount + "pack",
 		}, Never: []string{buildkit, sql, redis}},
 		// The service. No other package imports it.

@@ -56,7 +56,7 @@ func internalRules() []Rule {
 		{Package: "services/internal/retry", Only: []string{}},
 		{Package: "services/internal/spelling", Only: []string{}},
 		{Package: "services/internal/lifetime", Only: []string{}},
-		{Package: "services/internal/layertar", Only: []string{"github.com/klauspost/compress/..."}},
+		{Package: "services/internal/layertar", May: []string{"services/internal/erofslayer"}, Only: []string{"github.com/klauspost/compress/..."}},
 		{Package: "services/internal/attest", May: []string{"services/internal/limits"}, Only: []string{"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/..."}},
 		{Package: "services/internal/attest/sshagent", May: []string{"services/internal/limits"}, Only: []string{"golang.org/x/crypto/ssh/..."}},
 		{Package: "services/internal/attest/trust", May: []string{"services/internal/attest", "services/internal/limits"}, Only: []string{

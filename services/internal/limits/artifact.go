@@ -78,6 +78,12 @@ const (
 	// of a gzip stream.
 	ZtocBytes    = 256 << 20
 	ZtocGzipText = 64 << 10
+
+	// ErofsMemory is the size of the contents of an EROFS layer, in bytes, that are collected in memory
+	// before they go to a temporary file. ErofsMetadata is the maximum length of what precedes the
+	// contents in an EROFS layer that is read.
+	ErofsMemory   = 4 << 20
+	ErofsMetadata = 512 << 20
 	// ZtocUnpacked is the maximum length of a layer before compression that is read for a zTOC, in
 	// bytes.
 	ZtocUnpacked = 64 << 30
@@ -141,6 +147,7 @@ func artifactRows() []Row {
 		},
 		{What: "layer that gets a zTOC in an image with a SOCI index", Bound: "at least " + size(ZtocLayer) + "; layers that the worker has not compressed itself are read one at a time in each build", Why: "smaller layers are downloaded as fast as a part of them; it is the default of soci-snapshotter"},
 		{What: "table of contents of an eStargz or zstd:chunked layer", Bound: "one entry for each file of the layer, and for each 4 MiB of a file with eStargz", Why: "it is in memory while the layer is built, at about 300 bytes an entry"},
+		{What: "metadata of an EROFS layer", Bound: n(ImageEntries) + " files while it is built; " + size(ErofsMetadata) + " and " + size(ImageNameBytes) + " of names when it is read", Why: "they are in memory, at about 300 bytes a file; contents of more than " + size(ErofsMemory) + " are in a temporary file until the layer is complete"},
 		{What: "length of a layer before compression that is read for a zTOC", Bound: size(ZtocUnpacked), Why: "a small layer may be unpacked to any length; the image has no zTOC of a longer one"},
 		{What: "name and comment of a gzip stream that is read for a zTOC", Bound: size(ZtocGzipText) + " each", Why: "the format has no limit"},
 		{What: "layers that are looked up in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a request to NATS"},
