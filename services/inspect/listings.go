@@ -105,7 +105,7 @@ func checkListable(layer ocispec.Descriptor) error {
 	switch {
 	case len(layer.URLs) > 0:
 		return fault.Invalid.Newf("The layer %s is stored outside the image's registry, where this service does not read it", layer.Digest)
-	case !oci.IsLayer(layer):
+	case !oci.IsLayer(layer) && !oci.IsErofs(layer):
 		return fault.Invalid.Newf("The layer %s has the media type %q, whose files cannot be listed", layer.Digest, fault.Quote(layer.MediaType))
 	case layer.Size <= 0:
 		return fault.Invalid.Newf("The manifest of the image has no size for the layer %s", layer.Digest)

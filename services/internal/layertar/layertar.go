@@ -1,6 +1,6 @@
 // Package layertar reads the layers of an image as streams of tar entries, as specified by
-// the OCI image specification (layer.md). A layer is a plain tar archive, or one that is
-// compressed with gzip or zstd. The package stores nothing except its read buffers. Layers
+// the OCI image specification (layer.md). A layer is a plain tar archive or an EROFS image (package
+// erofslayer), or one that is compressed with gzip or zstd. The package stores nothing except its read buffers. Layers
 // are untrusted: a damaged layer, or one that expands out of proportion to its stored size,
 // is rejected with a LayerError.
 package layertar

@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"slipway.dev/services/internal/erofslayer"
 )
 
 const (
@@ -62,6 +64,8 @@ func (r *Reader) Each(ctx context.Context, l Layer, f func(k int, h *tar.Header,
 		return fmt.Errorf("reading the layer %s: %w", l.Name, source.err)
 	case errors.Is(err, errDamaged), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
 		return &LayerError{Layer: l.Name, Reason: "is damaged, or no archive", Cause: err}
+	case errors.As(err, new(*erofslayer.Refusal)):
+		return &LayerError{Layer: l.Name, Reason: "cannot be read", Cause: err}
 	}
 	return withLayer(l, err)
 }
@@ -73,6 +77,16 @@ func (r *Reader) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Hea
 	}
 	stream := &boundedReader{in: unpacked, left: files.limit, total: &r.bytes, limits: r.limits, unpacked: l.Unpacked}
 	r.archive.Reset(stream)
+	if head, _ := r.archive.Peek(erofslayer.HeadSize); erofslayer.IsImage(head) { // a read error occurs again below
+		k := 0
+		return erofslayer.Each(r.archive, nil, func(h *tar.Header, content io.Reader) error {
+			if err := r.admit(h, &files); err != nil {
+				return err
+			}
+			k++
+			return f(k-1, h, content)
+		})
+	}
 	archive := tar.NewReader(r.archive)
 	for k := 0; ; k++ {
 		h, err := archive.Next()

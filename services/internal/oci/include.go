@@ -84,6 +84,7 @@ func single(ctx context.Context, src Source, root Document, p ocispec.Platform) 
 // isForPlatform reports whether an image without an index is for a platform. An image
 // without an architecture is for all.
 func isForPlatform(has, wanted ocispec.Platform) bool {
+	has.OSFeatures = nil // features do not matter
 	return has.Architecture == "" || platforms.Any(wanted).Match(has)
 }
 
@@ -109,6 +110,11 @@ func pairLayers(m ocispec.Manifest, diffIDs []digest.Digest) ([]Layer, error) {
 // IsLayer reports whether a layer has a media type that all engines support, and is stored
 // with its image.
 func IsLayer(l ocispec.Descriptor) bool { return plainType(l) != "" }
+
+// IsErofs reports whether a layer is an EROFS image that is stored with its image.
+func IsErofs(l ocispec.Descriptor) bool {
+	return len(l.URLs) == 0 && (l.MediaType == TypeErofsLayer || l.MediaType == TypeErofsLayerZstd)
+}
 
 // plainType returns the OCI media type of a layer, or "" if IsLayer is false.
 func plainType(l ocispec.Descriptor) string {

@@ -23,6 +23,9 @@ const (
 	TypeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	TypeDockerConfig   = "application/vnd.docker.container.image.v1+json"
 	TypeDockerLayer    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+	// Layers that are EROFS images, which containerd 2.3 and later mounts.
+	TypeErofsLayer     = "application/vnd.erofs.layer.v1"
+	TypeErofsLayerZstd = TypeErofsLayer + "+zstd"
 	TypeDockerSchema1  = "application/vnd.docker.distribution.manifest.v1+json"
 	TypeDockerSigned1  = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 )

@@ -80,13 +80,17 @@ func plainVariant(architecture, variant string) string {
 }
 
 // Matching returns the positions of an index's image manifests for one of the wanted
-// platforms. Artifacts that belong to an image for the platform, for example SOCI indexes, do
-// not match.
+// platforms, with any features. Artifacts that belong to an image for the platform, for example SOCI
+// indexes, do not match.
 func Matching(x ocispec.Index, wanted ...ocispec.Platform) []int {
 	var out []int
 	of := platforms.Any(wanted...)
 	for i, m := range x.Manifests {
-		if m.Platform != nil && !IsIndex(m.MediaType) && !IsArtifact(m) && of.Match(*m.Platform) {
+		if m.Platform == nil || IsIndex(m.MediaType) || IsArtifact(m) {
+			continue
+		}
+		p := *m.Platform
+		if p.OSFeatures = nil; of.Match(p) {
 			out = append(out, i)
 		}
 	}

@@ -76,6 +76,7 @@ func TestMatching(t *testing.T) {
 		{"other architecture", p("amd64", ""), p("arm64", ""), false},
 		{"other system", p("amd64", ""), ocispec.Platform{OS: "windows", Architecture: "amd64"}, false},
 		{"attestation", p("amd64", ""), ocispec.Platform{OS: "unknown", Architecture: "unknown"}, false},
+		{"features do not matter", p("amd64", ""), ocispec.Platform{OS: "linux", Architecture: "amd64", OSFeatures: []string{"erofs"}}, true},
 		{"OS version does not matter", p("amd64", ""), ocispec.Platform{OS: "linux", Architecture: "amd64", OSVersion: "1"}, true},
 	} {
 		x := ocispec.Index{Manifests: []ocispec.Descriptor{

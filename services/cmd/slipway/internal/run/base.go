@@ -126,11 +126,14 @@ func (l *launch) unpackBase(ctx context.Context) error {
 	return err
 }
 
+// typeErofs is the beginning of the media types of layers that are EROFS images.
+const typeErofs = "application/vnd.erofs.layer.v1"
+
 // checkLayers checks what is unpacked before it is fetched.
 func checkLayers(layers []ocispec.Descriptor) error {
 	var size int64
 	for _, l := range layers {
-		if !strings.Contains(l.MediaType, "tar") && l.MediaType != typeSingularity {
+		if !strings.Contains(l.MediaType, "tar") && !strings.HasPrefix(l.MediaType, typeErofs) && l.MediaType != typeSingularity {
 			return fmt.Errorf("the image has a layer of the unknown type %.100q", l.MediaType)
 		}
 		if l.Size < 0 || l.Digest.Validate() != nil {
