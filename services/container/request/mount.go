@@ -9,6 +9,8 @@ func (p Parsed) checkMount() error {
 	switch {
 	case p.Raw.GetContainerFile() != "" || isEmptyPackages(p.Raw.GetPackages()) && p.Raw.GetCondaFile() == "":
 		return fault.Invalid.Newf("mount is for Conda packages: request packages or condaFile, or leave it out")
+	case isErofs(p.Raw):
+		return fault.Invalid.Newf("mount and buildCompression.mode %s exclude each other: a mounted environment is made from layers that are tars; leave one of them out", layersOnly(p.Raw))
 	case p.IsSif():
 		return fault.Invalid.Newf("mount and format sif exclude each other: a Singularity image is one file")
 	case len(p.Includes) > 0 || len(config.GetLayers()) > 0:

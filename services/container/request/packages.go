@@ -93,7 +93,7 @@ func (p Parsed) packagesOf(c conda.Recipe) (Packages, error) {
 	if p.Raw.GetKeep() && out.Steps != "" {
 		return out, fault.Invalid.Newf("keep is for packages that are put into layers as they are, but %s requires build steps; leave one of them out", out.Steps)
 	}
-	if err := checkChunked(p.Raw, out.Steps); err != nil {
+	if err := checkLayersOnly(p.Raw, out.Steps); err != nil {
 		return out, err
 	}
 	if c.HasFallback() && out.Query == nil {
@@ -162,8 +162,8 @@ func (p Parsed) OnlyLayers(of Packages) string {
 		return "mount: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case p.Raw.GetKeep():
 		return "keep: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
-	case isChunked(p.Raw):
-		return "buildCompression.mode zstd:chunked: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
+	case layersOnly(p.Raw) != "":
+		return "buildCompression.mode " + layersOnly(p.Raw) + ": this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case of.ages.isSet():
 		return "asOf and minAge: the packages of this request are not solved by this service, but by the build; leave them out"
 	case p.Raw.GetRefresh():

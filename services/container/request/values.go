@@ -45,7 +45,7 @@ func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 		return nil, err
 	}
 	if r.GetContainerFile() != "" {
-		if err := checkChunked(r, "containerFile"); err != nil {
+		if err := checkLayersOnly(r, "containerFile"); err != nil {
 			return nil, err
 		}
 	}
@@ -72,7 +72,7 @@ func closedSets(r *containerv1.ContainerRequest) []closedSet {
 		{"packages.cranFallback", r.GetPackages().GetCranFallback(), []string{conda.FallbackSource}},
 		{"keepScope", r.GetKeepScope(), []string{KeepPublic, KeepOrganization}},
 		{"scanMode", r.GetScanMode(), []string{"none", scanAsync, ScanRequired}},
-		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz, modeChunked}},
+		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz, modeChunked, modeErofs, modeErofsZstd}},
 	}
 }
 

@@ -193,7 +193,7 @@ class ContainerStatus:
 
 @dataclass(frozen=True)
 class Compression:
-    """How the layers of a build are compressed: gzip, zstd or estargz."""
+    """How the layers of a build are compressed: gzip, zstd, estargz, zstd:chunked, erofs or erofs+zstd."""
 
     mode: str = ""
     level: int | None = None

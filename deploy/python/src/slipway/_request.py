@@ -219,9 +219,9 @@ def _path(source: str | os.PathLike[str]) -> Path:
 
 
 def _compression(text: str) -> dict[str, Any]:
-    m = re.fullmatch(r"(gzip|zstd|estargz)(?::(\d{1,2}))?(,force)?", text)
+    m = re.fullmatch(r"(gzip|zstd|estargz|zstd:chunked|erofs|erofs\+zstd)(?::(\d{1,2}))?(,force)?", text)
     if m is None:
-        raise ValueError(f'compression must be "gzip", "zstd" or "estargz", such as "zstd:19" or "zstd,force", not {text!r}')
+        raise ValueError(f'compression must be "gzip", "zstd", "estargz", "zstd:chunked", "erofs" or "erofs+zstd", such as "zstd:19" or "zstd,force", not {text!r}')
     return _without_absent({"mode": m[1], "level": int(m[2]) if m[2] else None, "force": bool(m[3])})
 
 

@@ -33,6 +33,7 @@ import (
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/chunked"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
@@ -325,15 +326,50 @@ func TestCondaChunked(t *testing.T) {
 	}
 }
 
-// TestChunkedRequiresNoSteps checks that an environment with a step is rejected as zstd:chunked.
-func TestChunkedRequiresNoSteps(t *testing.T) {
+// TestCondaErofs checks that layers of packages are EROFS images, with the same bytes on every worker, and
+// that the base image is unchanged.
+func TestCondaErofs(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	job := b.job(b.curl(), func(j *jobs.Job) {
-		j.Recipe.Compression, j.Recipe.ContainerFile = &containerv1.Compression{Mode: "zstd:chunked"}, "RUN true\n"
-	})
-	if _, err := b.engine(t.TempDir()).Build(t.Context(), job, &lines{}); err == nil || !strings.Contains(err.Error(), "cannot be zstd:chunked") {
-		t.Errorf("the build returned %v", err)
+	for mode, mediaType := range map[string]string{"erofs": oci.TypeErofsLayer, "erofs+zstd": oci.TypeErofsLayerZstd} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			job := b.job(b.curl(), func(j *jobs.Job) { j.Recipe.Compression = &containerv1.Compression{Mode: mode} })
+			dir := t.TempDir()
+			first, err := b.engine(dir).Build(t.Context(), job, &lines{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := b.tagged("1", "amd64").Manifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, l := range m.Layers {
+				if isOurs := i >= len(m.Layers)-3; isOurs != (string(l.MediaType) == mediaType) {
+					t.Errorf("layer %d is %+v", i, l)
+				}
+			}
+			for _, where := range []string{dir, t.TempDir()} {
+				if again, err := b.engine(where).Build(t.Context(), job, &lines{}); again != first || err != nil {
+					t.Errorf("again it is %s, %v; it was %s", again, err, first)
+				}
+			}
+		})
+	}
+}
+
+// TestLayersRequireNoSteps checks that an environment with a step is rejected with layers that steps cannot
+// create.
+func TestLayersRequireNoSteps(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"zstd:chunked", "erofs", "erofs+zstd"} {
+		b := newBench(t)
+		job := b.job(b.curl(), func(j *jobs.Job) {
+			j.Recipe.Compression, j.Recipe.ContainerFile = &containerv1.Compression{Mode: mode}, "RUN true\n"
+		})
+		if _, err := b.engine(t.TempDir()).Build(t.Context(), job, &lines{}); err == nil || !strings.Contains(err.Error(), "cannot be "+mode) {
+			t.Errorf("%s: the build returned %v", mode, err)
+		}
 	}
 }
 

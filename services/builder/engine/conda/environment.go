@@ -85,8 +85,8 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	if e.job.Recipe.GetMount() {
 		return "", cannotMount(left.why)
 	}
-	if e.job.Recipe.GetCompression().GetMode() == modeChunked {
-		return "", jobs.Build.Failure(left.why+". Layers of steps cannot be zstd:chunked; request the image with buildCompression.mode estargz or zstd", nil)
+	if mode := e.job.Recipe.GetCompression().GetMode(); slices.Contains([]string{modeChunked, modeErofs, modeErofsZstd}, mode) {
+		return "", jobs.Build.Failure(left.why+". Layers of steps cannot be "+mode+"; request the image with buildCompression.mode estargz or zstd", nil)
 	}
 	pushed, err := e.push(ctx, m, image, false)
 	if err != nil {
@@ -171,7 +171,7 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	packagesOnly, _ := spec.Split(e.records)
 	image, err := layering.Environment{
 		Base: base, Platform: platform, Title: fault.Clip(strings.Join(rootPackages(e.records), " "), titleBytes), Specs: rootPackages(packagesOnly), Records: e.records, Packages: packages, Layers: layers, Variables: e.job.Recipe.GetVariables(),
-		Compression: layersOf(e.job.Recipe.GetCompression()),
+		Compression: layersOf(e.job.Recipe.GetCompression()), Scratch: e.scratch(),
 	}.Image(ctx)
 	if err != nil {
 		return layering.Image{}, asFailure(err)
@@ -304,12 +304,16 @@ func (e *environment) push(ctx context.Context, m *layering.Builder, image layer
 	return pushed.Root.Digest.String(), nil
 }
 
-// modeChunked is the compression that requests cannot have for steps.
-const modeChunked = "zstd:chunked"
+// Compressions that requests cannot have for steps.
+const (
+	modeChunked   = "zstd:chunked"
+	modeErofs     = "erofs"
+	modeErofsZstd = "erofs+zstd"
+)
 
 // layersOf returns the compression of package layers.
 func layersOf(c *containerv1.Compression) layering.Compression {
-	out := map[string]layering.Compression{"zstd": layering.Zstd, "estargz": layering.Estargz, modeChunked: layering.ZstdChunked}[c.GetMode()]
+	out := map[string]layering.Compression{"zstd": layering.Zstd, "estargz": layering.Estargz, modeChunked: layering.ZstdChunked, modeErofs: layering.Erofs, modeErofsZstd: layering.ErofsZstd}[c.GetMode()]
 	if out == "" {
 		out = layering.Gzip
 	}

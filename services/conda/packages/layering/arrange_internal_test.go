@@ -94,7 +94,7 @@ func TestArrangeRefuses(t *testing.T) {
 func layer(t *testing.T, store Store, key string, c Compression, files ...string) Package {
 	t.Helper()
 	p, err := store.Keep(context.Background(), spec.LayerKey(key), func(out io.Writer) (Package, error) {
-		b, err := newTarball(out, spec.Prefix, c.encoding(false))
+		b, err := newTarball(out, spec.Prefix, c.encoding(false, ""))
 		if err != nil {
 			return Package{}, err
 		}
@@ -124,19 +124,19 @@ func TestMerge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []Compression{Gzip, Zstd, Estargz, ZstdChunked} {
+	for _, c := range []Compression{Gzip, Zstd, Estargz, ZstdChunked, Erofs, ErofsZstd} {
 		members := []Package{
 			layer(t, store, "1"+string(c), c, "lib/a=one", "lib/b>lib/a", "lib/c>lib/a", "bin/x=one"),
 			layer(t, store, "2"+string(c), c, "lib/a=two", "bin/y=two", "lib/d=gone", "lib/e>lib/d"),
 			layer(t, store, "3"+string(c), c, "lib/d=three", "lib/e=three", "bin/x=three"),
 		}
 		var out bytes.Buffer
-		merged, _, err := merge(context.Background(), store, members, c.encoding(false), &out)
+		merged, _, err := merge(context.Background(), store, members, c.encoding(false, ""), &out)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		raw, done, err := unpacked(merged.Layer, &out)
+		raw, done, err := merged.unpacked(&out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -187,7 +187,7 @@ func (m *Builder) keep(ctx context.Context, key spec.LayerKey, write func(c enco
 	var toc *ztoc.Ztoc
 	store := func(recorded bool) (Package, error) {
 		return m.Store.Keep(ctx, key, func(out io.Writer) (p Package, err error) {
-			c := m.compression().encoding(recorded)
+			c := m.compression().encoding(recorded, m.Scratch)
 			if m.Copies == nil {
 				p, toc, err = write(c, out)
 				return p, err

@@ -48,7 +48,8 @@ func (e Environment) config(layers []Layer, labels map[string]string, env []stri
 		RootFS       struct {
 			DiffIDs []digest.Digest `json:"diff_ids"`
 		}
-		History []json.RawMessage
+		History  []json.RawMessage
+		Features []string `json:"os.features"`
 	}
 	if err := oci.Decode(e.Base.Config, &known); err != nil {
 		return nil, err
@@ -67,6 +68,12 @@ func (e Environment) config(layers []Layer, labels map[string]string, env []stri
 	runtime, err := runtime(doc["config"], labels, env, refused)
 	if err != nil {
 		return nil, err
+	}
+	if kind, _, _ := e.Compression.split(); kind == Erofs || kind == ErofsZstd {
+		known.Features = oci.WithErofs(known.Features)
+		if doc["os.features"], err = json.Marshal(known.Features); err != nil {
+			return nil, err
+		}
 	}
 	for name, value := range map[string]any{
 		"created": created, "config": runtime, "history": known.History,

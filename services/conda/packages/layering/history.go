@@ -17,7 +17,7 @@ import (
 // variables; the lock; and a profile for login shells. base and env are the variables of
 // the base image and of the environment.
 func (e Environment) own(out io.Writer, lock []byte, base, env []string) (Layer, error) {
-	t, err := newTarball(out, spec.Prefix, e.Compression.encoding(false))
+	t, err := newTarball(out, spec.Prefix, e.Compression.encoding(false, e.Scratch))
 	if err != nil {
 		return Layer{}, err
 	}

@@ -52,6 +52,8 @@ type Environment struct {
 	Layers []Layer
 	// Compression is the compression of the image's own layer; "" is Gzip.
 	Compression Compression
+	// Scratch is the folder for temporary files; "" is the system's.
+	Scratch string
 }
 
 // Image is an image for one platform.
@@ -165,16 +167,13 @@ func (e Environment) created() time.Time {
 
 // Index returns the index of the images of several platforms, in their order.
 func Index(images []Image) (oci.Document, error) {
-	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	sorted := slices.Clone(images)
 	slices.SortStableFunc(sorted, func(a, b Image) int {
 		return strings.Compare(platforms.Format(a.Platform), platforms.Format(b.Platform))
 	})
+	var parts []oci.Part
 	for _, i := range sorted {
-		index.Manifests = append(index.Manifests, ocispec.Descriptor{
-			MediaType: ocispec.MediaTypeImageManifest, Digest: i.Manifest.Digest, Size: int64(len(i.Manifest.Bytes)), Platform: &i.Platform,
-		})
+		parts = append(parts, oci.Part{Image: i.Manifest, Platform: i.Platform})
 	}
-	raw, err := json.Marshal(index)
-	return oci.NewDocument(ocispec.MediaTypeImageIndex, raw), err
+	return oci.NewIndex(parts, nil)
 }

@@ -19,6 +19,7 @@ import (
 
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/oci"
 )
 
 // Compression is the compression of layers, or one of them with a level (At). It is a part of the
@@ -27,16 +28,19 @@ type Compression string
 
 // Compressions. Every engine reads gzip. Zstd is smaller, and requires engines since about
 // 2022. The files of layers with Estargz, which is gzip, and ZstdChunked, which is zstd, can be
-// fetched one by one (package chunked).
+// fetched one by one (package chunked). Layers with Erofs and ErofsZstd are EROFS images instead of tars,
+// as they are and compressed with zstd (package erofslayer).
 const (
 	Gzip        Compression = spec.Gzip
 	Zstd        Compression = "zstd"
 	Estargz     Compression = "estargz"
 	ZstdChunked Compression = "zstd-chunked"
+	Erofs       Compression = "erofs"
+	ErofsZstd   Compression = "erofs-zstd"
 )
 
-// At returns the compression with a level: 0 to 9 for gzip and Estargz, 1 to 22 for zstd and
-// ZstdChunked. Levels that the zstd encoder does not distinguish produce the same bytes.
+// At returns the compression with a level: 0 to 9 for gzip and Estargz, 1 to 22 for zstd,
+// ZstdChunked and ErofsZstd. Erofs has none. Levels that the zstd encoder does not distinguish produce the same bytes.
 func (c Compression) At(level int) Compression {
 	return Compression(fmt.Sprintf("%s:%d", c, level))
 }
@@ -51,7 +55,8 @@ func (c Compression) split() (kind Compression, level int, isAt bool) {
 // A Layer is a layer of an image.
 type Layer struct {
 	MediaType string `json:"mediaType"`
-	// Digest and Size, in bytes, describe the compressed tar, and DiffID the tar.
+	// Digest and Size, in bytes, describe the compressed tar, and DiffID the tar; the EROFS image for
+	// Erofs and ErofsZstd.
 	Digest digest.Digest `json:"digest"`
 	Size   int64         `json:"size"`
 	DiffID digest.Digest `json:"diffId"`
@@ -101,8 +106,13 @@ func placeOf(rec spec.Record, python spec.Python, scratch string) artifact.Place
 
 // mediaType returns the media type of layers with this compression.
 func (c Compression) mediaType() string {
-	if kind, _, _ := c.split(); kind == Zstd || kind == ZstdChunked {
+	switch kind, _, _ := c.split(); {
+	case kind == Zstd || kind == ZstdChunked:
 		return ocispec.MediaTypeImageLayerZstd
+	case kind == Erofs:
+		return oci.TypeErofsLayer
+	case kind == ErofsZstd:
+		return oci.TypeErofsLayerZstd
 	}
 	return ocispec.MediaTypeImageLayerGzip
 }

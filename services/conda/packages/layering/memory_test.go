@@ -33,7 +33,17 @@ func bigArtifact(t *testing.T, mib int) string {
 // in parallel with other tests, whose memory would count.
 func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	const mib, most = 128, 48 << 20
-	f, err := os.Open(bigArtifact(t, mib))
+	file := bigArtifact(t, mib)
+	for _, c := range []layering.Compression{layering.Gzip, layering.Erofs, layering.ErofsZstd} {
+		t.Run(string(c), func(t *testing.T) { //nolint:paralleltest // as said
+			testMemory(t, file, c, mib, most)
+		})
+	}
+}
+
+func testMemory(t *testing.T, file string, c layering.Compression, mib, most int64) {
+	t.Helper()
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +62,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	}
 	out := &peak{}
 	rec := spec.Record{Name: "big", Version: "1", Build: "0", FileName: "big-1-0.conda"}
-	p, err := layering.WriteLayer(ctx, a, rec, artifact.Place{Prefix: spec.Prefix, Scratch: t.TempDir()}, layering.Gzip, out)
+	p, err := layering.WriteLayer(ctx, a, rec, artifact.Place{Prefix: spec.Prefix, Scratch: t.TempDir()}, c, out)
 	if err != nil || p.Installed != mib<<20 || out.bytes < mib<<20 {
 		t.Fatalf("%d bytes installed, %d packed: %v", p.Installed, out.bytes, err)
 	}

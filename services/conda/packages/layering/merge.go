@@ -14,6 +14,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/erofslayer"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ztoc"
 )
 
@@ -48,7 +50,7 @@ func (t *tarball) copyEntries(ctx context.Context, from Store, p Package, keeps 
 		return err
 	}
 	defer func() { _ = blob.Close() }()
-	raw, done, err := unpacked(p.Layer, blob)
+	raw, done, err := p.unpacked(blob)
 	if err != nil {
 		return err
 	}
@@ -110,9 +112,23 @@ func (p Package) newNames(keeps func(name string) bool) map[string]string {
 	return out
 }
 
-// unpacked returns the tar of a layer.
+// unpacked returns the tar of the package's layer.
+func (p Package) unpacked(blob io.Reader) (io.Reader, func(), error) {
+	raw, done, err := unpacked(p.Layer, blob)
+	if err != nil || !oci.IsErofs(p.descriptor()) {
+		return raw, done, err
+	}
+	prefix := strings.TrimPrefix(spec.Prefix, "/") + "/"
+	tarball := erofslayer.Tar(raw, func(name string) bool { return p.HardLinks[strings.TrimPrefix(name, prefix)] == "" })
+	return tarball, func() { _ = tarball.Close(); done() }, nil
+}
+
+// unpacked returns a layer without its compression: a tar or an EROFS image.
 func unpacked(l Layer, blob io.Reader) (io.Reader, func(), error) {
-	if l.MediaType == ocispec.MediaTypeImageLayerZstd {
+	switch l.MediaType {
+	case oci.TypeErofsLayer:
+		return blob, func() {}, nil
+	case ocispec.MediaTypeImageLayerZstd, oci.TypeErofsLayerZstd:
 		d, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, nil, err

@@ -80,7 +80,7 @@ func writeBlob(ctx context.Context, from Store, p Package, out io.Writer) (Packa
 		return Package{}, err
 	}
 	defer func() { _ = layer.Close() }()
-	raw, done, err := unpacked(p.Layer, layer)
+	raw, done, err := p.unpacked(layer)
 	if err != nil {
 		return Package{}, err
 	}
@@ -252,7 +252,7 @@ func openIndex(raw []byte, l Layer, err error) (*erofs.Index, error) {
 
 // addOwn adds the files of the image's own layer that are below the prefix.
 func addOwn(ctx context.Context, tree *erofs.Tree, image Image) error {
-	raw, done, err := unpacked(image.Own, bytes.NewReader(image.OwnBlob))
+	raw, done, err := Package{Layer: image.Own}.unpacked(bytes.NewReader(image.OwnBlob))
 	if err != nil {
 		return err
 	}

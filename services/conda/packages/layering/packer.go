@@ -10,8 +10,10 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/chunked"
+	"slipway.dev/services/internal/erofslayer"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/ztoc"
 )
@@ -35,18 +37,22 @@ type encoding struct {
 	// indexed is set if the zTOC of the layer is recorded while it is compressed. The bytes of the
 	// layer are the same.
 	indexed bool
+	// scratch is the folder for temporary files; "" is the system's.
+	scratch string
 	// copy, if not nil, receives the tar of the layer, too.
 	copy io.Writer
 }
 
 // shape returns what unused packers are found by.
-func (c encoding) shape() encoding { return encoding{Compression: c.Compression, indexed: c.indexed} }
+func (c encoding) shape() encoding {
+	return encoding{Compression: c.Compression, indexed: c.indexed, scratch: c.scratch}
+}
 
 // encoding returns how layers are compressed whose zTOCs are recorded if wanted is set. At some
-// levels they have to be read from the layers.
-func (c Compression) encoding(wanted bool) encoding {
+// levels they have to be read from the layers. scratch is the folder for temporary files.
+func (c Compression) encoding(wanted bool, scratch string) encoding {
 	kind, level, isAt := c.split()
-	return encoding{Compression: c, indexed: wanted && kind == Gzip && (!isAt || level >= gzip.BestSpeed && level <= gzipLevel)}
+	return encoding{Compression: c, scratch: scratch, indexed: wanted && kind == Gzip && (!isAt || level >= gzip.BestSpeed && level <= gzipLevel)}
 }
 
 // packers holds unused packers by encoding.
@@ -76,6 +82,13 @@ func (c encoding) release(p *packer) {
 
 // header states the entry whose header was just written.
 func (p *packer) header(h *tar.Header) error {
+	if w, ok := p.compressor.(*erofslayer.Writer); ok {
+		err := w.Header(h)
+		if errors.As(err, new(*erofslayer.Refusal)) {
+			return fault.Invalid.New(fmt.Sprintf("The layer cannot be an EROFS image: %v; request another buildCompression.mode", err), err)
+		}
+		return err
+	}
 	w, ok := p.compressor.(*chunked.Writer)
 	if !ok {
 		return nil
@@ -94,6 +107,15 @@ func (p *packer) table() (trailer []byte, annotations map[string]string) {
 		return w.Trailer(), w.Annotations()
 	}
 	return nil, nil
+}
+
+// diffID returns the digest of the layer when it is decompressed, after Close; "" if that is the tar and
+// the trailer of table.
+func (p *packer) diffID() digest.Digest {
+	if w, ok := p.compressor.(*erofslayer.Writer); ok {
+		return w.DiffID()
+	}
+	return ""
 }
 
 // Close ends the layer.
@@ -115,6 +137,12 @@ func (c encoding) compressor(out io.Writer) (compressor, error) {
 	speed := zstd.SpeedDefault
 	if isAt {
 		speed = zstd.EncoderLevelFromZstd(level)
+	}
+	if kind == Erofs {
+		return erofslayer.NewWriter(out, erofslayer.Raw, c.scratch)
+	}
+	if kind == ErofsZstd {
+		return erofslayer.NewWriter(out, speed, c.scratch)
 	}
 	if kind == ZstdChunked {
 		return chunked.NewWriter(out, chunked.Zstd, int(speed))

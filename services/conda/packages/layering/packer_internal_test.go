@@ -27,8 +27,8 @@ func TestPackerIsUsedAgain(t *testing.T) {
 		contents = append(contents, tarOf(t, b.Bytes()[:size]))
 	}
 	for _, c := range []encoding{
-		Gzip.encoding(false), Gzip.At(1).encoding(false), Gzip.At(9).encoding(false), Zstd.encoding(false), Zstd.At(1).encoding(false), Zstd.At(9).encoding(false), Zstd.At(19).encoding(false),
-		Gzip.encoding(true), Gzip.At(1).encoding(true), Estargz.encoding(false), ZstdChunked.encoding(false),
+		Gzip.encoding(false, ""), Gzip.At(1).encoding(false, ""), Gzip.At(9).encoding(false, ""), Zstd.encoding(false, ""), Zstd.At(1).encoding(false, ""), Zstd.At(9).encoding(false, ""), Zstd.At(19).encoding(false, ""),
+		Gzip.encoding(true, ""), Gzip.At(1).encoding(true, ""), Estargz.encoding(false, ""), ZstdChunked.encoding(false, ""), Erofs.encoding(false, ""), ErofsZstd.At(19).encoding(false, ""),
 	} {
 		used, err := c.compressor(nil)
 		if err != nil {

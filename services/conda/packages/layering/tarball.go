@@ -2,6 +2,7 @@ package layering
 
 import (
 	"archive/tar"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -139,9 +140,10 @@ func (t *tarball) close() (Package, error) {
 	trailer, annotations := t.packer.table()
 	_, _ = t.raw.Write(trailer)
 	t.toc = t.packer.ztoc()
+	diffID := cmp.Or(t.packer.diffID(), digest.NewDigest(digest.SHA256, t.raw))
 	t.encoding.release(t.packer)
 	t.Layer = Layer{
-		MediaType: t.encoding.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw), Annotations: annotations,
+		MediaType: t.encoding.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: diffID, Annotations: annotations,
 	}
 	return t.Package, nil
 }

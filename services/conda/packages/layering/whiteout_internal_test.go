@@ -23,7 +23,7 @@ func TestNothingIsWrittenThroughLinks(t *testing.T) {
 		{Path: "etc/l", Type: tar.TypeDir}, {Path: "etc/l", Type: tar.TypeReg}, {Path: "etc/l/h", Type: tar.TypeLink, Target: "x"},
 	} {
 		for _, both := range [][]artifact.Entry{{link, below}, {below, link}} {
-			out, err := newTarball(io.Discard, spec.Prefix, Gzip.encoding(false))
+			out, err := newTarball(io.Discard, spec.Prefix, Gzip.encoding(false, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestWhiteouts(t *testing.T) {
 		{"bin/.whoami", tar.TypeReg, false},
 		{"share/a.wh.b", tar.TypeReg, false},
 	} {
-		out, err := newTarball(io.Discard, spec.Prefix, Gzip.encoding(false))
+		out, err := newTarball(io.Discard, spec.Prefix, Gzip.encoding(false, ""))
 		if err != nil {
 			t.Fatal(err)
 		}

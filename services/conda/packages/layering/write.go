@@ -18,7 +18,7 @@ import (
 // WriteLayer writes the layer of a package to out: its files and its conda-meta record. The
 // artifact must have been verified with the record's digest.
 func WriteLayer(ctx context.Context, a *artifact.Artifact, rec spec.Record, at artifact.Place, c Compression, out io.Writer) (Package, error) {
-	p, _, err := writeLayer(ctx, a, rec, at, c.encoding(false), out)
+	p, _, err := writeLayer(ctx, a, rec, at, c.encoding(false, at.Scratch), out)
 	return p, err
 }
 

@@ -428,10 +428,12 @@ func (x *ContainerRequest) GetKeepScope() string {
 // Compression is the compression of the built layers.
 type Compression struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "gzip" (the default), "zstd", "estargz", or "zstd:chunked", which is for Conda packages that are
-	// installed without build steps.
+	// "gzip" (the default), "zstd", "estargz", or for Conda packages that are installed without build
+	// steps "zstd:chunked", "erofs" or "erofs+zstd". The layers of packages with the last two are EROFS
+	// images instead of tars, which only containerd 2.3 and later reads.
 	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	// The compression level, 0 to 9, for "zstd" and "zstd:chunked" 1 to 22; absent means the default.
+	// The compression level, 0 to 9, for "zstd", "zstd:chunked" and "erofs+zstd" 1 to 22, and none for
+	// "erofs"; absent means the default.
 	Level *int32 `protobuf:"varint,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
 	// Whether to also recompress existing layers, such as those of base images. In build steps with
 	// "estargz" they are always recompressed.
@@ -1165,9 +1167,10 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"keep_scope\x18' \x01(\tB\x1a\xaa\xb5\x18\x06public\xaa\xb5\x18\forganizationR\tkeepScope:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\x8f\x01\n" +
-	"\vCompression\x12?\n" +
-	"\x04mode\x18\x01 \x01(\tB+\xaa\xb5\x18\x04gzip\xaa\xb5\x18\x04zstd\xaa\xb5\x18\aestargz\xaa\xb5\x18\fzstd:chunkedR\x04mode\x12\x1f\n" +
+	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\xa6\x01\n" +
+	"\vCompression\x12V\n" +
+	"\x04mode\x18\x01 \x01(\tBB\xaa\xb5\x18\x04gzip\xaa\xb5\x18\x04zstd\xaa\xb5\x18\aestargz\xaa\xb5\x18\fzstd:chunked\xaa\xb5\x18\x05erofs\xaa\xb5\x18\n" +
+	"erofs+zstdR\x04mode\x12\x1f\n" +
 	"\x05level\x18\x02 \x01(\x05B\x04\xa0\xb5\x18\x16H\x00R\x05level\x88\x01\x01\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05forceB\b\n" +
 	"\x06_level\"\xd8\x01\n" +

@@ -44,9 +44,9 @@ func (f *RecipeFlags) AddTarget(cmd *cobra.Command, s *session.Settings) {
 	f.frozenFlags.addFreeze(cmd)
 	f.frozenFlags.addProgress(cmd)
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
-	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd, estargz or zstd:chunked, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
+	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd, estargz, zstd:chunked, erofs or erofs+zstd, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
 	usage.CompleteFlag(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
-	usage.CompleteFlag(cmd, "build-compression", "gzip", "zstd", "estargz", "zstd:chunked")
+	usage.CompleteFlag(cmd, "build-compression", "gzip", "zstd", "estargz", "zstd:chunked", "erofs", "erofs+zstd")
 	for _, name := range []string{"build-repo", "cache-repo"} {
 		usage.CompleteFlag(cmd, name)
 	}
