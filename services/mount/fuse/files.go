@@ -107,5 +107,6 @@ func (s *Server) read(r request, nid uint64, out []byte) ([]byte, syscall.Errno)
 		s.failed(fmt.Errorf("reading a file of the environment: %w", err))
 		return out, unix.EIO
 	}
+	s.ahead.note(device, at, int64(n.Size))
 	return out, 0
 }

@@ -105,6 +105,12 @@ func TestPagesOfARead(t *testing.T) {
 // mountTest mounts a server, and skips the test where that is not possible.
 func mountTest(t *testing.T, x *erofs.Index, files Reader) string {
 	t.Helper()
+	_, folder := mountServer(t, x, files)
+	return folder
+}
+
+func mountServer(t *testing.T, x *erofs.Index, files Reader) (*Server, string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: only root can mount")
 	}
@@ -113,10 +119,10 @@ func mountTest(t *testing.T, x *erofs.Index, files Reader) string {
 	if err != nil {
 		t.Skip("NOT TESTED: FUSE cannot be mounted here: ", err)
 	}
-	done := make(chan struct{})
+	s, done := NewServer(fd, x, files, Options{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = NewServer(fd, x, files, Options{}).Serve()
+		_ = s.Serve()
 	}()
 	t.Cleanup(func() {
 		if err := Unmount(folder); err != nil {
@@ -124,7 +130,7 @@ func mountTest(t *testing.T, x *erofs.Index, files Reader) string {
 		}
 		<-done
 	})
-	return folder
+	return s, folder
 }
 
 // SIGKILL ends processes whose reads hang, also more of them than there are loops, and meanwhile the file system has names.

@@ -47,6 +47,7 @@ type Server struct {
 	idle, loops atomic.Int32
 	running     sync.WaitGroup
 	reads       reads
+	ahead       ahead
 	counts      [opcodes]atomic.Int64
 	other       atomic.Int64
 }
@@ -60,13 +61,19 @@ func NewServer(fd int, index *erofs.Index, files Reader, o Options) *Server {
 	if failed == nil {
 		failed = func(error) {}
 	}
-	return &Server{index: index, files: files, fd: fd, failed: failed, uid: uint32(o.UID), gid: uint32(o.GID)}
+	s := &Server{index: index, files: files, fd: fd, failed: failed, uid: uint32(o.UID), gid: uint32(o.GID)}
+	s.ahead.runs, s.ahead.jobs = map[int]*run{}, make(chan job, 4)
+	s.ahead.local, _ = files.(LocalReader)
+	return s
 }
 
 // Serve answers messages until the file system is unmounted everywhere, and closes the connection.
 func (s *Server) Serve() error {
+	s.ahead.done.Go(s.send)
 	s.start()
 	s.running.Wait()
+	close(s.ahead.jobs)
+	s.ahead.done.Wait()
 	s.reads.close()
 	if err := unix.Close(s.fd); err != nil {
 		return fmt.Errorf("closing /dev/fuse: %w", err)
