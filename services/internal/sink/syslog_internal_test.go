@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"slipway.dev/services/internal/testkit"
 )
 
 func records() []Record {
@@ -260,7 +262,11 @@ func TestLocal(t *testing.T) {
 		t.Error(err)
 	}
 	_ = daemon.Close()
-	if err := Reach(t.Context(), target); err == nil {
-		t.Error("a daemon that has ended was reached")
-	}
+	// A program that another test starts has the socket until it is executed.
+	testkit.Until(t, "a daemon to be unreachable", func() error {
+		if err := Reach(t.Context(), target); err == nil {
+			return errors.New("it was reached")
+		}
+		return nil
+	})
 }
