@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/measure"
 	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/pipeline"
 	"slipway.dev/services/bench/internal/world"
 )
 
@@ -44,6 +45,7 @@ func sections() []section {
 		{"batch", conda.Batch},
 		{"mount", conda.Mount},
 		{"patch", conda.Patch},
+		{"pipeline", pipeline.Measure},
 		{"capacity", measure.Capacity},
 		{"fleet", measure.Fleet},
 		{"growth", measure.Growth},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -134,7 +135,75 @@ func runErofs(t *testing.T, image string) {
 		t.Log("NOT TESTED with containerd: it needs root, a kernel with EROFS, and SLIPWAY_TEST_CLIENTS=DIR, where services/tools/clients.sh DIR has built it")
 		return
 	}
-	c := newContainerd(t, programs, "[plugins.\"io.containerd.service.v1.diff-service\"]\n  default = [\"erofs\", \"walking\"]\n")
+	c := newContainerd(t, programs)
 	c.ctr(t, "image", "pull", "--plain-http", "--platform", "linux(+erofs)/"+runtime.GOARCH, "--snapshotter", "erofs", image)
-	c.greet(t, image, "--platform", "linux(+erofs)/"+runtime.GOARCH, "--snapshotter", "erofs")
+	out := c.ctr(t, "run", "--rm", "--platform", "linux(+erofs)/"+runtime.GOARCH, "--snapshotter", "erofs", image, "greeting", "/opt/conda/bin/greet")
+	if !strings.Contains(out, "/opt/conda/share/greeting: ") {
+		t.Errorf("the container printed %s", out)
+	}
+}
+
+// A containerd is a running containerd with folders of its own.
+type containerd struct{ programs, socket string }
+
+// newContainerd starts containerd, with the EROFS differ before the usual one.
+func newContainerd(t *testing.T, programs string) containerd {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "cd") // sockets have short paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c := containerd{programs, filepath.Join(dir, "s")}
+	config := fmt.Sprintf(`version = 3
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.nri.v1.nri"]
+[grpc]
+  address = %q
+[ttrpc]
+  address = %q
+[plugins."io.containerd.service.v1.diff-service"]
+  default = ["erofs", "walking"]
+`, dir+"/root", dir+"/state", c.socket, c.socket+".ttrpc")
+	if err := os.WriteFile(dir+"/config.toml", []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(dir + "/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(programs, "containerd"), "--config", dir+"/config.toml")
+	cmd.Env, cmd.Stdout, cmd.Stderr = c.environ(), log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		_ = log.Close()
+		if raw, _ := os.ReadFile(dir + "/log"); t.Failed() {
+			t.Logf("containerd: %s", raw)
+		}
+	})
+	testkit.Until(t, "containerd responds", func() error {
+		return exec.Command(filepath.Join(programs, "ctr"), "--address", c.socket, "version").Run()
+	})
+	return c
+}
+
+func (c containerd) environ() []string {
+	return append(os.Environ(), "PATH="+c.programs+":"+os.Getenv("PATH"))
+}
+
+// ctr runs a command of containerd's client.
+func (c containerd) ctr(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.programs, "ctr"), append([]string{"--address", c.socket}, args...)...)
+	cmd.Env = c.environ()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }

@@ -68,8 +68,13 @@ func benchRules() []Rule {
 			bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
 			"services/internal/testkit/worstcase",
 		}},
+		{Package: bench + "channel", May: []string{bench + "must", bench + "world"}},
+		{Package: bench + "pipeline", May: []string{
+			bench + "channel", bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/internal/testkit/condadata",
+		}},
 		{Package: bench + "conda", May: []string{
-			bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			bench + "channel", bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
 			conda + "channel", conda + "index", conda + "packages/artifact", conda + "solver", conda + "spec", "services/internal/sbom", "services/internal/testkit/condadata",
 		}},
 	}

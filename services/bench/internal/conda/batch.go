@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/load"
 	"slipway.dev/services/bench/internal/must"
@@ -30,7 +31,7 @@ func Batch(w *world.World, s *figure.Sheet) {
 }
 
 func measureKnown(w *world.World, s *figure.Sheet) {
-	tree := treeChannel(w)
+	tree := channel.Tree(w)
 	defer tree.Close()
 	server := startPackages(w, tree)
 	defer server.Stop()
@@ -38,8 +39,8 @@ func measureKnown(w *world.World, s *figure.Sheet) {
 	var requests []string
 	for range knownBatch {
 		var some []string
-		for _, i := range random.Perm(len(tree.names))[:warmPackages] {
-			some = append(some, tree.names[i])
+		for _, i := range random.Perm(len(tree.Names))[:warmPackages] {
+			some = append(some, tree.Names[i])
 		}
 		requests = append(requests, environment(w, tree, some...))
 		server.Pullable(w.Ctx, requests[len(requests)-1])

@@ -20,7 +20,7 @@ const billPackages = 300
 // Bill measures how long it takes to write the bill of materials of an environment of real records from the
 // text of its lock.
 func Bill(w *world.World, s *figure.Sheet) {
-	all := condadata.Records(reader{}, forgeName, "linux-64")
+	all := condadata.Records(must.T{}, forgeName, "linux-64")
 	var records []spec.Record
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if len(records) < billPackages {

@@ -1,5 +1,5 @@
 // Package conda measures Conda packages: the solver, the index of a large channel, and the
-// images built from packages. It also creates the channels and packages that are measured.
+// images built from packages.
 package conda
 
 import (
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/engine"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/must"
@@ -35,11 +36,11 @@ var cpuSeconds = figure.Metric{Name: "cpu", Unit: "s", Of: func(s figure.Sample)
 // environment similar to an existing one, and the memory for large packages.
 func Image(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
-	tree := treeChannel(w)
+	tree := channel.Tree(w)
 	defer tree.Close()
-	s.Record("packages", float64(len(tree.names)), "")
-	s.Record("installed", float64(tree.installed)/1e6, "MB")
-	s.Record("packed", float64(tree.packed)/1e6, "MB")
+	s.Record("packages", float64(len(tree.Names)), "")
+	s.Record("installed", float64(tree.Installed)/1e6, "MB")
+	s.Record("packed", float64(tree.Packed)/1e6, "MB")
 	measureCold(w, s, tree)
 	measureWarm(w, s, tree)
 	measureShared(w, s, tree)
@@ -49,37 +50,37 @@ func Image(w *world.World, s *figure.Sheet) {
 
 // packagesAt starts a slipwayd with the channel, which stores its images in a repository of
 // the upstream registry at addr.
-func packagesAt(w *world.World, addr string, c *channel) *slipwayd.Server {
+func packagesAt(w *world.World, addr string, c *channel.Channel) *slipwayd.Server {
 	return startPackages(w, c,
 		fmt.Sprintf("SLIPWAY_BUILD_REPOSITORY=%s/packages/r%016x", addr, rand.Uint64()), "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr+","+addr,
 	)
 }
 
 // startPackages starts a slipwayd with the channel.
-func startPackages(w *world.World, c *channel, env ...string) *slipwayd.Server {
+func startPackages(w *world.World, c *channel.Channel, env ...string) *slipwayd.Server {
 	server := w.StartSlipway(append(env, "SLIPWAY_CONDA_CHANNEL_ALIAS="+c.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s")...)
 	w.Pause(world.Settled) // the start is not measured
 	return server
 }
 
 // environment returns a request for packages on the base image.
-func environment(w *world.World, c *channel, packages ...string) string {
-	return c.requestOf(w.Up.Addr+"/"+world.BaseImage, packages...)
+func environment(w *world.World, c *channel.Channel, packages ...string) string {
+	return c.RequestOf(w.Up.Addr+"/"+world.BaseImage, packages...)
 }
 
 // measureCold builds every layer, compared with a process that only decompresses, hashes and
 // compresses the same packages, without solving, files and network.
-func measureCold(w *world.World, s *figure.Sheet, c *channel) {
+func measureCold(w *world.World, s *figure.Sheet, c *channel.Channel) {
 	turns := []figure.Contender{
 		{Name: nameRecompress, Run: func() figure.Sample {
-			p := runStep(w, recompressStep, c.dir, 0)
+			p := runStep(w, recompressStep, c.Dir, 0)
 			return figure.Sample{CPU: p.Took.CPU, Took: p.Took.Wall}
 		}},
 		{Name: world.NameSlipway, Run: func() figure.Sample {
 			server := packagesAt(w, w.Up.Addr, c)
 			defer server.Stop()
 			used := process.Watch(server.Server)
-			out := server.Pullable(w.Ctx, environment(w, c, c.names...))
+			out := server.Pullable(w.Ctx, environment(w, c, c.Names...))
 			out.CPU = used()[0]
 			return out
 		}},
@@ -96,7 +97,7 @@ func measureCold(w *world.World, s *figure.Sheet, c *channel) {
 }
 
 // profileCold profiles a slipwayd that builds every layer once.
-func profileCold(w *world.World, c *channel) {
+func profileCold(w *world.World, c *channel.Channel) {
 	if w.Profiles == "" {
 		return
 	}
@@ -109,23 +110,23 @@ func profileCold(w *world.World, c *channel) {
 			return figure.Sample{}
 		}
 		made = true
-		return server.Pullable(w.Ctx, environment(w, c, c.names...))
+		return server.Pullable(w.Ctx, environment(w, c, c.Names...))
 	}})
 }
 
 // measureWarm requests new environments of existing layers from a slipwayd with its own
 // image store.
-func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
+func measureWarm(w *world.World, s *figure.Sheet, c *channel.Channel) {
 	server := startPackages(w, c)
 	defer server.Stop()
-	server.Pullable(w.Ctx, environment(w, c, c.names...))
+	server.Pullable(w.Ctx, environment(w, c, c.Names...))
 	random := rand.New(rand.NewPCG(1, 2))
 	var times []time.Duration
 	used := process.Watch(server.Server)
 	for range warmRequests {
 		some := make([]string, 0, warmPackages)
-		for _, i := range random.Perm(len(c.names))[:warmPackages] {
-			some = append(some, c.names[i])
+		for _, i := range random.Perm(len(c.Names))[:warmPackages] {
+			some = append(some, c.Names[i])
 		}
 		times = append(times, time.Duration(server.Pullable(w.Ctx, environment(w, c, some...)).Took*float64(time.Second)))
 	}
@@ -141,21 +142,21 @@ func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
 // measureShared measures the bytes sent for an environment when one with four fifths of its
 // packages exists. Each fifth is missing once. A new slipwayd builds both environments each
 // time, and all images of the complete environment must have the same digest.
-func measureShared(w *world.World, s *figure.Sheet, c *channel) {
+func measureShared(w *world.World, s *figure.Sheet, c *channel.Channel) {
 	var parts, beyond []float64
 	digests := map[string]bool{}
 	for lacking := range fifths {
 		gate := newCountingProxy(w.Up.Addr)
 		server := packagesAt(w, gate.addr, c)
 		var most []string
-		for i, name := range c.names {
+		for i, name := range c.Names {
 			if i%fifths != lacking {
 				most = append(most, name)
 			}
 		}
 		first := imageOf(w, server, environment(w, c, most...))
 		before := gate.sent.Load()
-		all := imageOf(w, server, environment(w, c, c.names...))
+		all := imageOf(w, server, environment(w, c, c.Names...))
 		sent := float64(gate.sent.Load() - before)
 		parts, beyond = append(parts, 100*sent/all.size()), append(beyond, 100*(sent/(all.size()-first.size())-1))
 		digests[all.digest] = true
@@ -173,15 +174,15 @@ func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 
 // measureLargePackages measures the total memory of a fresh slipwayd for 3 GB of packages.
 func measureLargePackages(w *world.World, s *figure.Sheet) {
-	c := largeChannel(w)
+	c := channel.Large(w)
 	defer c.Close()
 	server := packagesAt(w, w.Up.Addr, c)
 	before := server.Memory()
 	server.ForgetPeak()
 	used, begin := process.Watch(server.Server), time.Now()
-	server.Built(w.Ctx, server.Submit(environment(w, c, c.names...)).RequestID)
+	server.Built(w.Ctx, server.Submit(environment(w, c, c.Names...)).RequestID)
 	elapsed := time.Since(begin)
-	s.Remark = fmt.Sprintf("%.1f GB in %d packages, packed; all roles in one process, without GOMEMLIMIT", float64(c.packed)/1e9, len(c.names))
+	s.Remark = fmt.Sprintf("%.1f GB in %d packages, packed; all roles in one process, without GOMEMLIMIT", float64(c.Packed)/1e9, len(c.Names))
 	s.Record("3 GB: memory before", before, "MB")
 	s.Check("3 GB: most resident", server.Peak(), "MB", figure.AtMost(256))
 	s.Record("3 GB: time", elapsed.Seconds(), "s")

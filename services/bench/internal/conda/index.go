@@ -80,11 +80,11 @@ const earlier, later = 0, 1
 // as much as that of conda-forge does; the small one does not change.
 func writeLarge(dir string) {
 	large, small := indexFolders()[0], indexFolders()[1]
-	month := condadata.NewMonth(reader{}, forgeName, large)
-	for day, repodata := range [][]byte{earlier: month.Repodata(reader{}, 1), later: month.Repodata(reader{}, 0)} {
-		writeList(dir, day, large, func(z *zstd.Encoder) { condadata.Enlarge(reader{}, z, repodata, forgeRecords) })
+	month := condadata.NewMonth(must.T{}, forgeName, large)
+	for day, repodata := range [][]byte{earlier: month.Repodata(must.T{}, 1), later: month.Repodata(must.T{}, 0)} {
+		writeList(dir, day, large, func(z *zstd.Encoder) { condadata.Enlarge(must.T{}, z, repodata, forgeRecords) })
 		writeList(dir, day, small, func(z *zstd.Encoder) {
-			must.Get(z.Write(condadata.Repodata(reader{}, forgeName, small)))
+			must.Get(z.Write(condadata.Repodata(must.T{}, forgeName, small)))
 		})
 	}
 }
@@ -96,9 +96,9 @@ func measureHistory(w *world.World, s *figure.Sheet) {
 	must.Do(os.MkdirAll(indexesIn(dir), 0o700))
 	lists := openStore(indexesIn(dir), dir)
 	for _, subdir := range indexFolders() {
-		month := condadata.NewMonth(reader{}, forgeName, subdir)
+		month := condadata.NewMonth(must.T{}, forgeName, subdir)
 		for day := range condadata.Days + 1 {
-			writeList(dir, day, subdir, func(z *zstd.Encoder) { must.Get(z.Write(month.Repodata(reader{}, day))) })
+			writeList(dir, day, subdir, func(z *zstd.Encoder) { must.Get(z.Write(month.Repodata(must.T{}, day))) })
 			lists.list(w.Ctx, subdir, day)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/engine"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/load"
@@ -60,7 +61,7 @@ func measureMany(w *world.World, s *figure.Sheet) {
 }
 
 // startForge starts a slipwayd and makes it fetch the list of the channel.
-func startForge(w *world.World, forge *channel) *slipwayd.Server {
+func startForge(w *world.World, forge *channel.Channel) *slipwayd.Server {
 	server := w.StartSlipway("SLIPWAY_CONDA_CHANNEL_ALIAS="+forge.URL, "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr)
 	server.Submit(environment(w, forge, "xz"))
 	return server
@@ -68,7 +69,7 @@ func startForge(w *world.World, forge *channel) *slipwayd.Server {
 
 // sendAtOnce sends the requests, and returns their sorted response times and the ids of the
 // builds.
-func sendAtOnce(w *world.World, forge *channel, server *slipwayd.Server) (times []time.Duration, builds []string) {
+func sendAtOnce(w *world.World, forge *channel.Channel, server *slipwayd.Server) (times []time.Duration, builds []string) {
 	client := load.Client(server.URL("/"), atOnce)
 	defer client.CloseIdleConnections()
 	times, bodies, problems := make([]time.Duration, atOnce), make([][]byte, atOnce), make([]error, atOnce)
@@ -95,7 +96,7 @@ func sendAtOnce(w *world.World, forge *channel, server *slipwayd.Server) (times 
 }
 
 // profileMany profiles a slipwayd that receives the requests once.
-func profileMany(w *world.World, forge *channel) {
+func profileMany(w *world.World, forge *channel.Channel) {
 	if w.Profiles == "" {
 		return
 	}
@@ -114,25 +115,25 @@ func profileMany(w *world.World, forge *channel) {
 }
 
 // forgeChannel serves the real records, without artifacts.
-func forgeChannel(w *world.World) *channel {
+func forgeChannel(w *world.World) *channel.Channel {
 	dir := must.Get(os.MkdirTemp(w.Dir, "channel-"))
 	for _, subdir := range indexFolders() {
 		folder := filepath.Join(dir, "bench", subdir)
 		must.Do(os.MkdirAll(folder, 0o700))
-		must.Do(os.WriteFile(filepath.Join(folder, "repodata.json"), condadata.Repodata(reader{}, forgeName, subdir), 0o600))
+		must.Do(os.WriteFile(filepath.Join(folder, "repodata.json"), condadata.Repodata(must.T{}, forgeName, subdir), 0o600))
 	}
-	return &channel{Server: httptest.NewServer(http.FileServer(http.Dir(dir)))}
+	return &channel.Channel{Server: httptest.NewServer(http.FileServer(http.Dir(dir)))}
 }
 
 // manyEnvironments returns different requests that have a solution: realistic ones, and then
 // single packages.
 func manyEnvironments() (all [][]string) {
-	for _, c := range slices.Concat(condadata.Solves(reader{}), condadata.Drawn(reader{})) {
+	for _, c := range slices.Concat(condadata.Solves(must.T{}), condadata.Drawn(must.T{})) {
 		if c.Rattler != nil {
 			all = append(all, c.Specs)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(condadata.Records(reader{}, forgeName, "noarch"))) {
+	for _, name := range slices.Sorted(maps.Keys(condadata.Records(must.T{}, forgeName, "noarch"))) {
 		all = append(all, []string{name})
 	}
 	return all[:atOnce]

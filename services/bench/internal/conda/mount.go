@@ -21,6 +21,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/must"
 	"slipway.dev/services/bench/internal/world"
@@ -79,7 +80,7 @@ func newMounted(w *world.World, s *figure.Sheet) *mounted {
 	c := mountChannel(w)
 	server := startPackages(w, c)
 	image := server.Submit(mountRequest(w, c)).TargetImage
-	m := &mounted{w: w, image: image, program: filepath.Join(w.Dir, "slipway"), cache: filepath.Join(w.Dir, "cache"), rootCache: filepath.Join(w.Dir, "root-cache"), directory: filepath.Join(w.Dir, "directory"), packed: c.packed}
+	m := &mounted{w: w, image: image, program: filepath.Join(w.Dir, "slipway"), cache: filepath.Join(w.Dir, "cache"), rootCache: filepath.Join(w.Dir, "root-cache"), directory: filepath.Join(w.Dir, "directory"), packed: c.Packed}
 	world.Output(exec.CommandContext(w.Ctx, "go", "build", "-trimpath", "-o", m.program, "./services/cmd/slipway"))
 	must.Do(os.Chmod(w.Dir, 0o755))
 	must.Do(os.Chmod("/dev/fuse", 0o666)) // as udev does
@@ -93,8 +94,8 @@ func newMounted(w *world.World, s *figure.Sheet) *mounted {
 	m.squash = filepath.Join(w.Dir, "environment.sqfs")
 	world.Output(exec.CommandContext(w.Ctx, "mksquashfs", m.directory, m.squash, "-quiet", "-no-progress", "-comp", "zstd", "-b", "131072"))
 	s.Record("packages", mountPackages+1, "")
-	s.Record("packed", float64(c.packed)/1e6, "MB")
-	s.Record("installed", float64(c.installed)/1e6, "MB")
+	s.Record("packed", float64(c.Packed)/1e6, "MB")
+	s.Record("installed", float64(c.Installed)/1e6, "MB")
 	m.countFiles(s)
 	return m
 }
@@ -117,37 +118,37 @@ func (m *mounted) countFiles(s *figure.Sheet) {
 }
 
 // mountRequest is a request for all packages with an index to mount them.
-func mountRequest(w *world.World, c *channel) string {
+func mountRequest(w *world.World, c *channel.Channel) string {
 	var request map[string]any
-	must.Do(json.Unmarshal([]byte(environment(w, c, c.names...)), &request))
+	must.Do(json.Unmarshal([]byte(environment(w, c, c.Names...)), &request))
 	request["mount"] = true
 	return string(must.Get(json.Marshal(request)))
 }
 
 // mountChannel returns a channel with Debian's Python, compiled, and the Go installation in parts.
-func mountChannel(w *world.World) *channel {
-	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]packageRecord{}
-	add := func(name string, files []packed) {
-		file, rec := writePackage(dir, name, zstd.SpeedDefault, files)
+func mountChannel(w *world.World) *channel.Channel {
+	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]channel.Record{}
+	add := func(name string, files []channel.File) {
+		file, rec := channel.Write(dir, name, zstd.SpeedDefault, files)
 		packages[file] = rec
 	}
 	add("python", python(w))
-	parts := make([][]packed, mountPackages)
-	for i, f := range tree(w) {
+	parts := make([][]channel.File, mountPackages)
+	for i, f := range channel.GoFiles(w) {
 		parts[i%mountPackages] = append(parts[i%mountPackages], f)
 	}
 	for i, files := range parts {
 		add(fmt.Sprintf("part-%02d", i), files)
 	}
-	return serve(w, dir, packages)
+	return channel.Serve(w, dir, packages)
 }
 
 // python returns the files of Debian's Python, with modules that are compiled for good.
-func python(w *world.World) []packed {
+func python(w *world.World) []channel.File {
 	library := filepath.Join(w.Dir, "python")
 	world.Output(exec.CommandContext(w.Ctx, "cp", "-r", "--no-preserve=mode", "/usr/lib/python3.11", library))
 	world.Output(exec.CommandContext(w.Ctx, "python3.11", "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash", library))
-	list := []packed{onDisk("bin/python3.11", "/usr/bin/python3.11")}
+	list := []channel.File{onDisk("bin/python3.11", "/usr/bin/python3.11")}
 	must.Do(filepath.WalkDir(library, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			list = append(list, onDisk("lib/python3.11/"+must.Get(filepath.Rel(library, name)), name))
@@ -157,8 +158,8 @@ func python(w *world.World) []packed {
 	return list
 }
 
-func onDisk(path, name string) packed {
-	return packed{path: path, size: must.Get(os.Stat(name)).Size(), open: func() (io.ReadCloser, error) { return os.Open(name) }}
+func onDisk(path, name string) channel.File {
+	return channel.File{Path: path, Size: must.Get(os.Stat(name)).Size(), Open: func() (io.ReadCloser, error) { return os.Open(name) }}
 }
 
 // user runs the command line as an ordinary user, and returns what it printed as errors and the time that it took.

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/valyala/fasthttp"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/engine"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/load"
@@ -54,11 +55,11 @@ func Patch(w *world.World, s *figure.Sheet) {
 }
 
 // patchChannel returns a channel of small packages, one of which has two versions.
-func patchChannel(w *world.World) *channel {
-	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]packageRecord{}
+func patchChannel(w *world.World) *channel.Channel {
+	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]channel.Record{}
 	add := func(name, version string) {
-		file, rec := writeVersion(dir, name, version, zstd.SpeedDefault, []packed{
-			textFile("bin/"+name, "#!"+placeholder+"/bin/sh\nexec "+version+"\n", "text"), noise("lib/"+name, version[0], 100_000),
+		file, rec := channel.WriteVersion(dir, name, version, zstd.SpeedDefault, []channel.File{
+			channel.Text("bin/"+name, "#!"+channel.Placeholder+"/bin/sh\nexec "+version+"\n", "text"), channel.Noise("lib/"+name, version[0], 100_000),
 		})
 		packages[file] = rec
 	}
@@ -68,11 +69,11 @@ func patchChannel(w *world.World) *channel {
 	for i := range patchChoice {
 		add(fmt.Sprintf("part-%02d", i), "1.0")
 	}
-	return serve(w, dir, packages)
+	return channel.Serve(w, dir, packages)
 }
 
 // measureOutdated measures the list of the one image with a package among all kept images.
-func measureOutdated(w *world.World, s *figure.Sheet, c *channel, server *slipwayd.Server, requests []string) {
+func measureOutdated(w *world.World, s *figure.Sheet, c *channel.Channel, server *slipwayd.Server, requests []string) {
 	server.Pullable(w.Ctx, environment(w, c, "rare"))
 	var all sync.WaitGroup
 	for n := range patchClients {

@@ -3,7 +3,6 @@ package conda
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,10 +15,8 @@ import (
 )
 
 const (
-	// rattlerPackage is the package at PyPI, which services/tools/oracle/install.sh pins too.
-	rattlerPackage = "py-rattler==0.28.0"
-	rattlerScript  = "services/tools/oracle/time_solves.py"
-	nameRattler    = "rattler"
+	rattlerScript = "services/tools/oracle/time_solves.py"
+	nameRattler   = "rattler"
 )
 
 // A rattler is a Python process that solves requests with py-rattler. All records of the
@@ -33,15 +30,15 @@ type rattler struct {
 // startRattler starts the process, with py-rattler from PyPI in a virtual environment in the
 // folder of the peers. It returns an error if python3, its module venv, or PyPI is missing.
 func startRattler(w *world.World) (*rattler, error) {
-	venv := filepath.Join(w.Bin, rattlerPackage)
-	if err := installRattler(w, venv); err != nil {
+	venv, err := w.Rattler()
+	if err != nil {
 		return nil, err
 	}
 	dir := must.Get(os.MkdirTemp(w.Dir, "rattler-"))
 	for _, subdir := range indexFolders() {
 		folder := filepath.Join(dir, forgeName, subdir)
 		must.Do(os.MkdirAll(folder, 0o700))
-		must.Do(os.WriteFile(filepath.Join(folder, "repodata.json"), condadata.Repodata(reader{}, forgeName, subdir), 0o600))
+		must.Do(os.WriteFile(filepath.Join(folder, "repodata.json"), condadata.Repodata(must.T{}, forgeName, subdir), 0o600))
 	}
 	cmd := exec.CommandContext(w.Ctx, filepath.Join(venv, "bin", "python"), rattlerScript, dir)
 	cmd.Stderr = os.Stderr
@@ -51,23 +48,6 @@ func startRattler(w *world.World) (*rattler, error) {
 		must.Fail("py-rattler printed %q", line)
 	}
 	return r, nil
-}
-
-// installRattler creates the virtual environment, unless an earlier run created it.
-func installRattler(w *world.World, venv string) error {
-	installed := filepath.Join(venv, "installed")
-	if _, err := os.Stat(installed); err == nil {
-		return nil
-	}
-	for _, args := range [][]string{
-		{"python3", "-m", "venv", "--clear", venv},
-		{filepath.Join(venv, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "--retries", "1", "--timeout", "10", rattlerPackage},
-	} {
-		if out, err := exec.CommandContext(w.Ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", args[0], err, out)
-		}
-	}
-	return os.WriteFile(installed, nil, 0o600)
 }
 
 // solve returns the processor time of a solve and the number of records of the solution; 0

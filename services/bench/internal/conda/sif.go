@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	upstream "github.com/google/go-containerregistry/pkg/v1/remote"
 
+	"slipway.dev/services/bench/internal/channel"
 	"slipway.dev/services/bench/internal/engine"
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/must"
@@ -39,7 +40,7 @@ func Sif(w *world.World, s *figure.Sheet) {
 		must.Fail("there is no tar2sqfs (apt-get install squashfs-tools-ng)")
 	}
 	w.Push(world.BaseImage)
-	tree := treeChannel(w)
+	tree := channel.Tree(w)
 	defer tree.Close()
 	archive := archiveOf(w, tree)
 	squash := figure.Contender{Name: nameTar2sqfs, Run: func() figure.Sample { return tar2sqfs(w, archive) }}
@@ -48,7 +49,7 @@ func Sif(w *world.World, s *figure.Sheet) {
 		bar  figure.Bar
 		// known are the packages of an environment that the server has made a Singularity image of.
 		known []string
-	}{{"a fifth of the packages is new", figure.AtMost(0.15), fourFifths(tree.names)}, {"all packages are new", figure.AtMost(1), nil}} {
+	}{{"a fifth of the packages is new", figure.AtMost(0.15), fourFifths(tree.Names)}, {"all packages are new", figure.AtMost(1), nil}} {
 		turn := func(sif bool) func() figure.Sample {
 			return func() figure.Sample { return environmentAfter(w, tree, c.known, sif) }
 		}
@@ -65,19 +66,19 @@ func Sif(w *world.World, s *figure.Sheet) {
 }
 
 // profileSif profiles a slipwayd that makes a Singularity image of which a fifth of the packages is new.
-func profileSif(w *world.World, c *channel) {
+func profileSif(w *world.World, c *channel.Channel) {
 	if w.Profiles == "" {
 		return
 	}
 	server := packagesAt(w, w.Up.Addr, c)
 	defer server.Stop()
-	pullable(w.Ctx, server, asSif(environment(w, c, fourFifths(c.names)...)))
+	pullable(w.Ctx, server, asSif(environment(w, c, fourFifths(c.Names)...)))
 	made := false
 	w.Profile("environment", server, figure.Contender{Name: nameSif, Run: func() figure.Sample {
 		if made {
 			w.Pause(world.Settled / 30)
 		} else {
-			pullable(w.Ctx, server, asSif(environment(w, c, c.names...)))
+			pullable(w.Ctx, server, asSif(environment(w, c, c.Names...)))
 		}
 		made = true
 		return figure.Sample{}
@@ -105,14 +106,14 @@ func fourFifths(names []string) (out []string) {
 
 // environmentAfter measures the time until the image of all packages can be pulled from a fresh slipwayd
 // that has made a Singularity image of the known ones.
-func environmentAfter(w *world.World, c *channel, known []string, sif bool) figure.Sample {
+func environmentAfter(w *world.World, c *channel.Channel, known []string, sif bool) figure.Sample {
 	server := packagesAt(w, w.Up.Addr, c)
 	defer server.Stop()
 	if len(known) > 0 {
 		pullable(w.Ctx, server, asSif(environment(w, c, known...)))
 		w.Pause(time.Second) // the end of the build is not measured
 	}
-	body := environment(w, c, c.names...)
+	body := environment(w, c, c.Names...)
 	if sif {
 		body = asSif(body)
 	}
@@ -139,10 +140,10 @@ func pullable(ctx context.Context, server *slipwayd.Server, body string) {
 }
 
 // archiveOf returns the path of a .tar.gz with all files of the image of all packages.
-func archiveOf(w *world.World, c *channel) string {
+func archiveOf(w *world.World, c *channel.Channel) string {
 	server := packagesAt(w, w.Up.Addr, c)
 	defer server.Stop()
-	answer := server.Submit(environment(w, c, c.names...))
+	answer := server.Submit(environment(w, c, c.Names...))
 	server.Built(w.Ctx, answer.RequestID)
 	img := must.Get(upstream.Image(must.Get(name.ParseReference(answer.TargetImage, name.Insecure)), upstream.WithContext(w.Ctx)))
 	path := filepath.Join(w.Dir, "environment.tar.gz")

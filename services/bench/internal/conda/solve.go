@@ -24,7 +24,7 @@ const forgeName = "conda-forge"
 // requests with and without a solution, compared with rattler, and how often the solutions
 // are equal. Then it measures many requests at once.
 func Solve(w *world.World, s *figure.Sheet) {
-	requests := requestsTo(inMemory(), slices.Concat(condadata.Solves(reader{}), condadata.Drawn(reader{})))
+	requests := requestsTo(inMemory(), slices.Concat(condadata.Solves(must.T{}), condadata.Drawn(must.T{})))
 	s.Record("requests", float64(len(requests)), "")
 	peer, err := startRattler(w)
 	if err != nil {
@@ -103,7 +103,7 @@ func solved(ctx context.Context, r request) []string {
 func inMemory() solver.Channel {
 	forge := solver.Channel{Name: forgeName}
 	for _, subdir := range indexFolders() {
-		forge.Sources = append(forge.Sources, recordsOf(condadata.Records(reader{}, forge.Name, subdir)))
+		forge.Sources = append(forge.Sources, recordsOf(condadata.Records(must.T{}, forge.Name, subdir)))
 	}
 	return forge
 }
@@ -135,12 +135,6 @@ func requestsTo(of solver.Channel, from []condadata.Solve) (all []request) {
 type recordsOf map[string][]spec.Record
 
 func (r recordsOf) Records(name string) ([]spec.Record, error) { return r[name], nil }
-
-// reader implements condadata.T. It ends the section if the data cannot be read.
-type reader struct{}
-
-func (reader) Helper()                           {}
-func (reader) Fatalf(format string, args ...any) { must.Fail(format, args...) }
 
 func files(s *solver.Solution) []string {
 	out := make([]string, len(s.Records))

@@ -150,7 +150,7 @@ func (p *step) solve(ctx context.Context, dir string, round int) {
 			}
 		}
 	})
-	requests := requestsTo(forge, condadata.Solves(reader{}))
+	requests := requestsTo(forge, condadata.Solves(must.T{}))
 	for i := round % tenth; i < len(requests); i += tenth {
 		var got []string
 		p.Solves = append(p.Solves, timed(func() { got = solved(ctx, requests[i]) }))

@@ -74,6 +74,12 @@ func (s *Sheet) Check(metric string, value float64, unit string, b Bar) {
 	f.Bar, f.Met, f.limit = b.String(), &met, b.limit
 }
 
+// RecordOf records a value of one of several contenders, without a limit.
+func (s *Sheet) RecordOf(contender, metric string, value float64, unit string) {
+	s.Record(contender+" "+metric, value, unit)
+	s.report.Figures[len(s.report.Figures)-1].Contender = contender
+}
+
 // Medians records the medians of a contender's metrics, without limits.
 func (s *Sheet) Medians(r Results, name string, metrics ...Metric) {
 	for _, m := range metrics {

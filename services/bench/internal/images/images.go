@@ -95,7 +95,7 @@ func (l Layer) Uncompressed() (io.ReadCloser, error) { return l.open() }
 func (l Layer) Size() (int64, error)                 { return l.size, nil }
 func (l Layer) MediaType() (types.MediaType, error)  { return l.kind, nil }
 
-// Shell returns a layer with a busybox at /bin/sh.
+// Shell returns a layer with a busybox at /bin/sh, and links to it for the programs that tasks use.
 func Shell() Layer {
 	program, err := os.ReadFile("/bin/busybox")
 	if err != nil {
@@ -106,6 +106,9 @@ func Shell() Layer {
 	must.Do(out.WriteHeader(&tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}))
 	must.Do(out.WriteHeader(&tar.Header{Name: "bin/sh", Mode: 0o755, Size: int64(len(program))}))
 	must.Get(out.Write(program))
+	for _, name := range []string{"cat", "wc"} {
+		must.Do(out.WriteHeader(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "sh"}))
+	}
 	must.Do(out.Close())
 	return NewLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
 }

@@ -32,7 +32,7 @@ const (
 // content. Then it requests an image that exists already.
 func Build(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
-	peer, server := w.StartBuildkitd(), w.StartSlipway()
+	peer, server := w.StartBuildkitd(""), w.StartSlipway()
 	inside := "unix://" + filepath.Join(server.Data, "buildkit", "buildkitd.sock")
 	// A daemon cleans up after a build, so the compared builds alternate between daemons.
 	turns := []figure.Contender{

@@ -50,3 +50,10 @@ func Wait(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
+
+// T is what readers of test data expect of a test. It ends the section if the data cannot be read.
+type T struct{}
+
+func (T) Helper() {}
+
+func (T) Fatalf(format string, args ...any) { Fail(format, args...) }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -47,6 +48,14 @@ type Server struct {
 }
 
 func (s *Server) URL(path string) string { return "http://" + s.Addr + path }
+
+// Join moves the server into a control group, which is a folder of the kernel.
+func (s *Server) Join(group string) { must.Do(Join(s.cmd.Process.Pid, group)) }
+
+// Join moves a process into a control group.
+func Join(pid int, group string) error {
+	return os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+}
 
 // A Fleet is a set of running processes, which StopAll ends.
 type Fleet struct {

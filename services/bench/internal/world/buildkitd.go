@@ -15,8 +15,9 @@ import (
 )
 
 // StartBuildkitd starts the peer: the same buildkitd that slipwayd starts, without network
-// isolation and limits. Its Addr is a URL.
-func (w *World) StartBuildkitd() *process.Server {
+// isolation and limits. Its Addr is a URL. Its steps run in control groups below steps, a path in the file system of these; "" is the
+// daemon's own choice. It pushes to the upstream registry and to others over plain HTTP.
+func (w *World) StartBuildkitd(steps string, others ...string) *process.Server {
 	beside := filepath.Dir(w.Binary)
 	program := filepath.Join(beside, "buildkitd")
 	if _, err := os.Stat(program); err != nil {
@@ -24,7 +25,11 @@ func (w *World) StartBuildkitd() *process.Server {
 	}
 	dir := must.Get(os.MkdirTemp(w.Dir, "buildkitd-"))
 	socket, config := filepath.Join(dir, "sock"), filepath.Join(dir, "buildkitd.toml")
-	must.Do(os.WriteFile(config, fmt.Appendf(nil, buildkitdConfig, filepath.Join(dir, "root"), "unix://"+socket, must.Get(findRuntime(beside)), w.Up.Addr), 0o600))
+	text := fmt.Appendf(nil, buildkitdConfig, filepath.Join(dir, "root"), "unix://"+socket, must.Get(findRuntime(beside)), steps)
+	for _, registry := range append(others, w.Up.Addr) {
+		text = fmt.Appendf(text, "[registry.%q]\n  http = true\n", registry)
+	}
+	must.Do(os.WriteFile(config, text, 0o600))
 	return w.Start(process.Command{Name: "buildkitd", Path: program, Args: []string{"--config", config}, Addr: "unix://" + socket, Ready: process.Listens("unix", socket)})
 }
 
@@ -37,8 +42,7 @@ const buildkitdConfig = `root = %q
   enabled = true
   networkMode = "host"
   binary = %q
-[registry.%q]
-  http = true
+  defaultCgroupParent = %q
 `
 
 // findRuntime looks for runc in the same places as slipwayd.
@@ -57,13 +61,10 @@ func findRuntime(dir string) (string, error) {
 // Buildctl measures one `buildctl build` that pushes to the upstream registry, with the
 // attestation that slipwayd adds.
 func (w *World) Buildctl(daemon, dockerfile string) figure.Sample {
-	if w.ctl == "" {
-		w.ctl = w.buildPeer(buildctlPackage)
-	}
 	dir := must.Get(os.MkdirTemp(w.Dir, "context-"))
 	defer os.RemoveAll(dir)
 	must.Do(os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(dockerfile), 0o600))
-	cmd := exec.CommandContext(w.Ctx, w.ctl, "--addr", daemon, "build", "--progress", "plain",
+	cmd := exec.CommandContext(w.Ctx, w.Ctl(), "--addr", daemon, "build", "--progress", "plain",
 		"--frontend", "dockerfile.v0", "--local", "context="+dir, "--local", "dockerfile="+dir,
 		"--opt", "platform=linux/amd64", "--opt", "attest:provenance=mode=max",
 		"--output", fmt.Sprintf("type=image,oci-mediatypes=true,push=true,name=%s/bench/built:%016x", w.Up.Addr, rand.Uint64()))
@@ -71,4 +72,12 @@ func (w *World) Buildctl(daemon, dockerfile string) figure.Sample {
 	begin := time.Now()
 	Output(cmd)
 	return figure.Sample{Took: time.Since(begin).Seconds()}
+}
+
+// Ctl returns the path of buildctl.
+func (w *World) Ctl() string {
+	if w.ctl == "" {
+		w.ctl = w.buildPeer(buildctlPackage)
+	}
+	return w.ctl
 }

@@ -68,13 +68,13 @@ func (w *World) distribution() *process.Server {
 	return w.peer
 }
 
-// StartTarget starts an empty registry (distribution) on disk, which ends with the section.
+// StartTarget starts an empty registry (distribution) on disk, in its data folder, which ends with the section.
 func (w *World) StartTarget() *process.Server {
 	addr := process.FreeAddr()
 	dir := must.Get(os.MkdirTemp(w.Dir, "target-"))
 	config := w.File(filepath.Base(dir)+".yml", fmt.Sprintf(targetConfig, dir, addr))
 	return w.Start(process.Command{
-		Name: "target", Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"),
+		Name: "target", Data: dir, Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"),
 		Args: []string{"serve", config}, Env: []string{"OTEL_TRACES_EXPORTER=none"},
 	})
 }
