@@ -338,8 +338,11 @@ func TestDamaged(t *testing.T) {
 // FuzzTar checks that no image makes the reader panic, and that the tar of an image that can be read
 // becomes an image with the same tar.
 func FuzzTar(f *testing.F) {
-	f.Add(imageOf(f, sample()[:2]))
-	f.Add(imageOf(f, append(sample()[:14], entry{tar.Header{Typeflag: tar.TypeReg, Name: "etc/.wh.gone"}, nil})))
+	small := slices.DeleteFunc(sample()[:16], func(e entry) bool { // large inputs take long to minimize
+		return len(e.content) > 100 || len(e.Linkname) > 100 || e.Name == "etc/attributes"
+	})
+	f.Add(imageOf(f, small[:2]))
+	f.Add(imageOf(f, append(small, entry{tar.Header{Typeflag: tar.TypeReg, Name: "etc/.wh.gone"}, nil})))
 	f.Fuzz(func(t *testing.T, image []byte) {
 		first, err := entriesOf(t, erofslayer.Tar(bytes.NewReader(image), nil))
 		if err != nil {
