@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,8 +35,13 @@ func TestErofs(t *testing.T) {
 				if s := p.finished(t, answer); s["succeeded"] != true {
 					t.Fatalf("%s %s: the build ended as %v:\n%s", mode, platform, s, p.logOf(answer))
 				}
-				checkErofs(t, text(answer, "targetImage"), mediaType, strings.Contains(platform, ","))
-				runErofs(t, text(answer, "targetImage"))
+				isIndex := strings.Contains(platform, ",")
+				checkErofs(t, text(answer, "targetImage"), mediaType, isIndex)
+				options := []string{"--snapshotter", "erofs"}
+				if isIndex { // containerd selects entries of an index only by their features
+					options = append(options, "--platform", "linux(+erofs)/amd64")
+				}
+				runErofs(t, text(answer, "targetImage"), options)
 			}
 		}
 		checkErofsRead(t, p, environment(base, "greet"))
@@ -88,7 +91,7 @@ func checkErofs(t *testing.T, image, mediaType string, isIndex bool) {
 	}
 }
 
-// checkErofsRead checks that the service reads EROFS layers, for lists of files and Singularity images, and
+// checkErofsRead checks that the service reads EROFS layers, for lists of files and packages and Singularity images, and
 // that they have the files of the other layers.
 func checkErofsRead(t *testing.T, p *program, plain map[string]any) {
 	t.Helper()
@@ -106,6 +109,10 @@ func checkErofsRead(t *testing.T, p *program, plain map[string]any) {
 	r := p.call(http.MethodPost, "/v1alpha1/inspect/files?layer="+url.QueryEscape(layers[len(layers)-2]), map[string]any{"containerImage": image})
 	if r.status != http.StatusOK || !strings.Contains(string(r.body), `"opt/conda/share/greeting"`) {
 		t.Errorf("the files of the layer are %d %s", r.status, r.body)
+	}
+	r = p.call(http.MethodPost, "/v1alpha1/inspect/packages", map[string]any{"containerImage": image})
+	if r.status != http.StatusOK || !strings.Contains(string(r.body), `"greet"`) || !strings.Contains(string(r.body), layers[len(layers)-2]) {
+		t.Errorf("the packages of the image are %d %s", r.status, r.body)
 	}
 	body["format"] = "sif"
 	answer := p.order(body)
@@ -125,8 +132,8 @@ func checkErofsRead(t *testing.T, p *program, plain map[string]any) {
 	sameTree(t, unpackSif(t, path), mutate.Extract(same))
 }
 
-// runErofs pulls an image with genuine containerd and runs a program of its packages.
-func runErofs(t *testing.T, image string) {
+// runErofs pulls an image with genuine containerd, with options, and runs a program of its packages.
+func runErofs(t *testing.T, image string, options []string) {
 	t.Helper()
 	programs := filepath.Join(os.Getenv("SLIPWAY_TEST_CLIENTS"), "bin")
 	_, err := os.Stat(filepath.Join(programs, "containerd"))
@@ -135,75 +142,7 @@ func runErofs(t *testing.T, image string) {
 		t.Log("NOT TESTED with containerd: it needs root, a kernel with EROFS, and SLIPWAY_TEST_CLIENTS=DIR, where services/tools/clients.sh DIR has built it")
 		return
 	}
-	c := newContainerd(t, programs)
-	c.ctr(t, "image", "pull", "--plain-http", "--platform", "linux(+erofs)/"+runtime.GOARCH, "--snapshotter", "erofs", image)
-	out := c.ctr(t, "run", "--rm", "--platform", "linux(+erofs)/"+runtime.GOARCH, "--snapshotter", "erofs", image, "greeting", "/opt/conda/bin/greet")
-	if !strings.Contains(out, "/opt/conda/share/greeting: ") {
-		t.Errorf("the container printed %s", out)
-	}
-}
-
-// A containerd is a running containerd with folders of its own.
-type containerd struct{ programs, socket string }
-
-// newContainerd starts containerd, with the EROFS differ before the usual one.
-func newContainerd(t *testing.T, programs string) containerd {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "cd") // sockets have short paths
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := containerd{programs, filepath.Join(dir, "s")}
-	config := fmt.Sprintf(`version = 3
-root = %q
-state = %q
-disabled_plugins = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.nri.v1.nri"]
-[grpc]
-  address = %q
-[ttrpc]
-  address = %q
-[plugins."io.containerd.service.v1.diff-service"]
-  default = ["erofs", "walking"]
-`, dir+"/root", dir+"/state", c.socket, c.socket+".ttrpc")
-	if err := os.WriteFile(dir+"/config.toml", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(dir + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(programs, "containerd"), "--config", dir+"/config.toml")
-	cmd.Env, cmd.Stdout, cmd.Stderr = c.environ(), log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-		_ = log.Close()
-		if raw, _ := os.ReadFile(dir + "/log"); t.Failed() {
-			t.Logf("containerd: %s", raw)
-		}
-	})
-	testkit.Until(t, "containerd responds", func() error {
-		return exec.Command(filepath.Join(programs, "ctr"), "--address", c.socket, "version").Run()
-	})
-	return c
-}
-
-func (c containerd) environ() []string {
-	return append(os.Environ(), "PATH="+c.programs+":"+os.Getenv("PATH"))
-}
-
-// ctr runs a command of containerd's client.
-func (c containerd) ctr(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(c.programs, "ctr"), append([]string{"--address", c.socket}, args...)...)
-	cmd.Env = c.environ()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("ctr %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	c := newContainerd(t, programs, "[plugins.\"io.containerd.service.v1.diff-service\"]\n  default = [\"erofs\", \"walking\"]\n")
+	c.ctr(t, append(append([]string{"image", "pull", "--plain-http"}, options...), image)...)
+	c.greet(t, image, options...)
 }

