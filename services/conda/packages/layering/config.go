@@ -69,7 +69,7 @@ func (e Environment) config(layers []Layer, labels map[string]string, env []stri
 	if err != nil {
 		return nil, err
 	}
-	if kind, _, _ := e.Compression.split(); kind == Erofs || kind == ErofsZstd {
+	if e.Compression.isErofs() {
 		known.Features = oci.WithErofs(known.Features)
 		if doc["os.features"], err = json.Marshal(known.Features); err != nil {
 			return nil, err

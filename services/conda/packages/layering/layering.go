@@ -52,6 +52,12 @@ func (c Compression) split() (kind Compression, level int, isAt bool) {
 	return Compression(name), level, isAt && err == nil
 }
 
+// isErofs reports whether layers are EROFS images.
+func (c Compression) isErofs() bool {
+	kind, _, _ := c.split()
+	return kind == Erofs || kind == ErofsZstd
+}
+
 // A Layer is a layer of an image.
 type Layer struct {
 	MediaType string `json:"mediaType"`

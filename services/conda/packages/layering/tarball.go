@@ -41,7 +41,10 @@ func newTarball(out io.Writer, prefix string, c encoding) (*tarball, error) {
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
 	var err error
 	t.packer, err = c.packer(t.packed)
-	to := []io.Writer{t.packer, t.raw}
+	to := []io.Writer{t.packer}
+	if !c.isErofs() { // its diff ID is not the digest of the tar
+		to = append(to, t.raw)
+	}
 	if c.copy != nil {
 		to = append(to, c.copy)
 	}
