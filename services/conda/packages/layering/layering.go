@@ -112,12 +112,12 @@ func placeOf(rec spec.Record, python spec.Python, scratch string) artifact.Place
 
 // mediaType returns the media type of layers with this compression.
 func (c Compression) mediaType() string {
-	switch kind, _, _ := c.split(); {
-	case kind == Zstd || kind == ZstdChunked:
+	switch kind, _, _ := c.split(); kind {
+	case Zstd, ZstdChunked:
 		return ocispec.MediaTypeImageLayerZstd
-	case kind == Erofs:
+	case Erofs:
 		return oci.TypeErofsLayer
-	case kind == ErofsZstd:
+	case ErofsZstd:
 		return oci.TypeErofsLayerZstd
 	}
 	return ocispec.MediaTypeImageLayerGzip
