@@ -112,12 +112,14 @@ func placeOf(rec spec.Record, python spec.Python, scratch string) artifact.Place
 
 // mediaType returns the media type of layers with this compression.
 func (c Compression) mediaType() string {
-	switch kind, _, _ := c.split(); kind {
-	case Zstd, ZstdChunked:
+	kind, _, _ := c.split()
+	if kind == Zstd || kind == ZstdChunked {
 		return ocispec.MediaTypeImageLayerZstd
-	case Erofs:
+	}
+	if kind == Erofs {
 		return oci.TypeErofsLayer
-	case ErofsZstd:
+	}
+	if kind == ErofsZstd {
 		return oci.TypeErofsLayerZstd
 	}
 	return ocispec.MediaTypeImageLayerGzip
