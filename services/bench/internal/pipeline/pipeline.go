@@ -87,8 +87,8 @@ func Measure(w *world.World, s *figure.Sheet) {
 	s.Record("packages, packed", float64(at.packed)/1e6, "MB")
 	s.Record("an environment, packed", float64(at.inEach)/environments/1e6, "MB")
 	results := map[string]map[string]result{}
-	for _, make := range []func(*world.World, *plan, *site) contender{mounted, inEngine, asSif, perNode, dockerfiles, squashes} {
-		name, all := at.runAll(w, make)
+	for _, start := range []func(*world.World, *plan, *site) contender{mounted, inEngine, asSif, perNode, dockerfiles, squashes} {
+		name, all := at.runAll(w, start)
 		results[name] = all
 		for _, p := range []string{cold, shared, again} {
 			all[p].record(s, name, p)
@@ -146,10 +146,10 @@ func compare(s *figure.Sheet, results map[string]map[string]result) {
 }
 
 // runAll runs the three pipelines of a contender, with new servers and nodes.
-func (p *plan) runAll(w *world.World, make func(*world.World, *plan, *site) contender) (string, map[string]result) {
+func (p *plan) runAll(w *world.World, start func(*world.World, *plan, *site) contender) (string, map[string]result) {
 	at := newSite(w)
 	defer at.close()
-	c := make(w, p, at)
+	c := start(w, p, at)
 	defer c.stop()
 	out := map[string]result{}
 	p.current.Store(0)
