@@ -221,7 +221,8 @@ def _path(source: str | os.PathLike[str]) -> Path:
 def _compression(text: str) -> dict[str, Any]:
     m = re.fullmatch(r"(gzip|zstd|estargz|zstd:chunked|erofs|erofs\+zstd)(?::(\d{1,2}))?(,force)?", text)
     if m is None:
-        raise ValueError(f'compression must be "gzip", "zstd", "estargz", "zstd:chunked", "erofs" or "erofs+zstd", such as "zstd:19" or "zstd,force", not {text!r}')
+        modes = '"gzip", "zstd", "estargz", "zstd:chunked", "erofs" or "erofs+zstd"'
+        raise ValueError(f'compression must be {modes}, such as "zstd:19" or "zstd,force", not {text!r}')
     return _without_absent({"mode": m[1], "level": int(m[2]) if m[2] else None, "force": bool(m[3])})
 
 
