@@ -21,9 +21,9 @@ const (
 	// notifyStore is the message with which the server stores bytes of a file in the page cache, and storeSize the size of its header.
 	notifyStore = 4
 	storeSize   = 24
-	// minRun is the number of files that are read in the order of their package from which on the next ones are sent in advance, and maxSent the maximum
-	// number of those. Larger files than maxRead are not: the kernel reads them ahead.
-	minRun, maxSent = 4, 64
+	// minRun is the number of files that are read in the order of their package from which on the next ones are sent in advance: an import of modules reads
+	// fewer. The number of those that are sent at once is at most maxSent. Larger files than maxRead are not sent: the kernel reads them ahead.
+	minRun, maxSent = 16, 64
 )
 
 // ahead sends files to the kernel before it requests them. Commands that read all files, e.g. copy them, read those of a package in its order, and a READ of
