@@ -161,11 +161,14 @@ func (r *registry) platform(ctx context.Context, d string, raw []byte) (string, 
 	return "", nil, fmt.Errorf("the image has no manifest for linux/%s", runtime.GOARCH)
 }
 
-// config stores the config of an image in the cache.
+// config stores the config of an image in the cache, unless the cache has it, as that of an image with another name.
 func (r *registry) config(ctx context.Context, c *cache.Cache, raw []byte) error {
 	var m ocispec.Manifest
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return fmt.Errorf("the manifest of the image is not JSON: %w", err)
+	}
+	if _, err := c.Document(m.Config.Digest.String()); err == nil {
+		return nil
 	}
 	b, err := r.document(ctx, descriptor.Descriptor{MediaType: m.Config.MediaType, Digest: m.Config.Digest, Size: m.Config.Size}, limits.Document)
 	if err != nil {
@@ -175,8 +178,11 @@ func (r *registry) config(ctx context.Context, c *cache.Cache, raw []byte) error
 	return nil
 }
 
-// describe stores the config of an environment in the cache.
+// describe stores the config of an environment in the cache, unless the cache has it.
 func (r *registry) describe(ctx context.Context, c *cache.Cache, a environment.Artifact) error {
+	if _, err := c.Document(a.Config.Digest.String()); err == nil {
+		return nil
+	}
 	b, err := r.document(ctx, descriptor.Descriptor{MediaType: a.Config.MediaType, Digest: a.Config.Digest, Size: a.Config.Size}, limits.MountConfig)
 	if err != nil {
 		return fmt.Errorf("reading the config of the environment: %w", err)
@@ -198,9 +204,12 @@ func (r *registry) referrer(ctx context.Context, c *cache.Cache, image, made str
 		if one.ArtifactType != environment.Type || made != "" && one.Digest.String() != made {
 			continue
 		}
-		raw, d, err := r.manifest(ctx, r.at.SetDigest(one.Digest.String()))
+		d := one.Digest.String()
+		raw, err := c.Document(d)
 		if err != nil {
-			return "", err
+			if raw, d, err = r.manifest(ctx, r.at.SetDigest(d)); err != nil {
+				return "", err
+			}
 		}
 		a, err := environment.Parse(raw)
 		if err != nil {

@@ -84,6 +84,29 @@ func TestEnvironmentOfRegistry(t *testing.T) {
 	}
 }
 
+// Of an image with a new name, as each request has one, only what the name means is looked up.
+func TestNewNameOfAKnownImage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	registry := testkit.NewRegistry(t, testkit.Open)
+	image := push(t, u, layout(t, u), registry)
+	for _, name := range []string{image, strings.Replace(image, "127.0.0.1", "localhost", 1)} {
+		registry.Requests()
+		if out, messages, code := u.run(t, "run", "--no-share", name, "--", "greet"); code != 0 {
+			t.Fatalf("%s: exit code %d, %q, %s", name, code, out, messages)
+		}
+	}
+	requests := registry.Requests()
+	for _, r := range requests {
+		if !strings.HasSuffix(r, "/manifests/1") && !strings.Contains(r, "referrers") {
+			t.Errorf("there was the request %s", r)
+		}
+	}
+	if len(requests) == 0 {
+		t.Error("the name was not looked up")
+	}
+}
+
 func atoi(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
