@@ -70,7 +70,7 @@ func startRootless(t *testing.T, covered bool, s settings) *rootless {
 	ids := []syscall.SysProcIDMap{{HostID: firstID, Size: 65536}}
 	r.cmd = exec.Command(filepath.Join(home, "slipwayd"), "buildkitd", "--root", home+"/root", "--run", home+"/run",
 		"--addr", r.address, "--addr", "tcp://127.0.0.1:"+r.port)
-	r.cmd.Env = append(s.environ(), "HOME="+home)
+	r.cmd.Env = append(s.environ(), "HOME="+home, "TMPDIR="+home) // only root may be able to write to /tmp
 	r.cmd.Stderr = &lockedWriter{mu: &r.mu, w: &r.said}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
