@@ -5,6 +5,7 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -58,7 +59,7 @@ type contender struct {
 	key func(what string) string
 	// orders limits the orders at once.
 	orders int
-	// registry is the folder where images are stored; "" if there is no registry.
+	// registry is the folder where images are stored, which need not exist yet; "" if there is no registry.
 	registry string
 	// refresh makes the contender notice that the channel has changed; nil if it looks each time.
 	refresh func()
@@ -87,7 +88,7 @@ func Measure(w *world.World, s *figure.Sheet) {
 	s.Record("packages, packed", float64(at.packed)/1e6, "MB")
 	s.Record("an environment, packed", float64(at.inEach)/environments/1e6, "MB")
 	results := map[string]map[string]result{}
-	for _, start := range []func(*world.World, *plan, *site) contender{mounted, inEngine, asSif, perNode, dockerfiles, squashes} {
+	for _, start := range []func(*world.World, *plan, *site) contender{mounted, perNode, squashes, asSif, inEngine, dockerfiles} {
 		name, all := at.runAll(w, start)
 		results[name] = all
 		for _, p := range []string{cold, shared, again} {
@@ -260,9 +261,9 @@ func (n *node) once(what string, do func() error) error {
 	return f()
 }
 
-// sizeOf returns the total size of the files in a folder in bytes; 0 without a folder.
+// sizeOf returns the total size of the files in a folder in bytes; 0 if there is none yet.
 func sizeOf(dir string) (sum float64) {
-	if dir == "" {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return 0
 	}
 	must.Do(filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

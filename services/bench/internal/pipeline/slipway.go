@@ -31,19 +31,16 @@ const ordinary = 65534
 // refreshed is how long slipwayd uses the list of a channel.
 const refreshed = time.Minute
 
-// service starts slipwayd and a registry for its images, and returns a contender that requests environments from it. extra are further
+// service starts slipwayd, which stores its images itself, and returns a contender that requests environments from it. extra are further
 // properties of requests.
 func service(w *world.World, p *plan, at *site, name string, extra map[string]any) contender {
-	target := w.StartTarget()
-	server := w.StartSlipway("SLIPWAY_CONDA_CHANNEL_ALIAS="+p.channel.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s", "SLIPWAY_CONDA_REFRESH="+refreshed.String(), "SLIPWAY_CONDA_LOCK_TTL=1s",
-		"SLIPWAY_BUILD_REPOSITORY="+target.Addr+"/packages", "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr+","+target.Addr)
-	at.head.join(target)
+	server := w.StartSlipway("SLIPWAY_CONDA_CHANNEL_ALIAS="+p.channel.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s", "SLIPWAY_CONDA_REFRESH="+refreshed.String(), "SLIPWAY_CONDA_LOCK_TTL=1s")
 	at.head.join(server.Server)
 	at.connect(server.Addr)
 	w.Pause(world.Settled) // the start is not measured
 	client := load.Client(server.URL("/"), environments)
 	var c contender
-	c = contender{name: name, orders: environments, registry: target.Data,
+	c = contender{name: name, orders: environments, registry: filepath.Join(server.Data, "images"),
 		order: func(_ context.Context, specs []string, _ int) (string, error) {
 			body := map[string]any{"packages": map[string]any{
 				"type": "CONDA", "entries": specs, "channels": []string{channelName},
@@ -62,7 +59,6 @@ func service(w *world.World, p *plan, at *site, name string, extra map[string]an
 		stop: func() {
 			client.CloseIdleConnections()
 			server.Stop()
-			target.Stop()
 		},
 	}
 	return c
