@@ -239,8 +239,8 @@ func (s *script) execute(c Command) error {
 	return nil
 }
 
-// spareFolder returns a folder that every system has, at which a file system is built that is moved elsewhere; "" for none. It has no files of the folder
-// except, and is none of its own: these would be hidden.
+// spareFolder returns a folder of the system at which a file system is built before it is moved to the folder except; "" for none. Neither is
+// below the other: their files would be hidden.
 func spareFolder(except string) string {
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm", "/mnt", "/home"} {
 		if isFolder(dir) && (except == "" || !isBelow(dir, except) && !isBelow(except, dir)) {

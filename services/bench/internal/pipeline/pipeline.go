@@ -261,7 +261,7 @@ func (n *node) once(what string, do func() error) error {
 	return f()
 }
 
-// sizeOf returns the total size of the files in a folder in bytes; 0 if there is none yet.
+// sizeOf returns the total size of the files in a folder in bytes; 0 before it exists.
 func sizeOf(dir string) (sum float64) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return 0
