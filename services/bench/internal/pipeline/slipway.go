@@ -123,7 +123,7 @@ func (s *site) inContainerd(w *world.World, c *contender) {
 		return err
 	}
 	c.run = func(ctx context.Context, n *node, image, script string) (string, error) {
-		id := fmt.Sprintf("task-%d", count.Add(1))
+		id := fmt.Sprintf("%s-%d", filepath.Base(s.dir), count.Add(1)) // all nodes share the folder of runc, also with interrupted runs
 		args := []string{ctr, "--address", n.engine.Addr, "run", "--rm"}
 		if n.below != "" {
 			args = append(args, "--cgroup", n.below+"/"+id)
