@@ -146,18 +146,19 @@ func (s *Server) store(f stored, buf []byte) bool {
 // smallFiles returns all files of packages that are sent, in their order.
 func (s *Server) smallFiles() []stored {
 	var out []stored
-	var walk func(dir uint64)
-	walk = func(dir uint64) {
+	dirs, seen := []uint64{s.index.Root()}, map[uint64]bool{s.index.Root(): true}
+	for len(dirs) > 0 {
+		dir := dirs[len(dirs)-1]
+		dirs = dirs[:len(dirs)-1]
 		_ = s.index.Each(dir, 0, func(name string, nid uint64, _ byte, _ uint64) bool { // a malformed directory has no files
-			if name == "." || name == ".." {
-				return true
-			}
 			n, ok := s.index.Inode(nid)
 			switch {
-			case !ok:
-			case n.Mode&erofs.ModeType == erofs.ModeDir:
-				walk(nid)
+			case name == "." || name == ".." || !ok || seen[nid]:
+			case n.Mode&erofs.ModeType == erofs.ModeDir: // a hostile index may have it more than once, also within itself
+				seen[nid] = true
+				dirs = append(dirs, nid)
 			case n.Mode&erofs.ModeType == erofs.ModeFile && n.Size > 0 && n.Size <= maxRead:
+				seen[nid] = true
 				if device, at, ok := s.index.Extent(nid); ok && device != erofs.Embedded {
 					out = append(out, stored{device, at, nid, int(n.Size)})
 				}
@@ -165,7 +166,6 @@ func (s *Server) smallFiles() []stored {
 			return true
 		})
 	}
-	walk(s.index.Root())
 	slices.SortFunc(out, func(a, b stored) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.at, b.at)) })
 	return slices.CompactFunc(out, func(a, b stored) bool { return a.device == b.device && a.at == b.at })
 }

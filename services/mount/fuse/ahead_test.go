@@ -1,6 +1,8 @@
 package fuse
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -101,6 +103,28 @@ func TestSentFilesNeedNoMessages(t *testing.T) {
 		if n := s.Messages()["read"]; strings.HasPrefix(name, "a/") && n > 0 {
 			t.Errorf("%d reads", n)
 		}
+	}
+}
+
+// An index whose directories contain each other ends the search for small files, too.
+func TestDirectoriesInCircles(t *testing.T) {
+	t.Parallel()
+	raw := mounttest.Index(t, mounttest.Pack(t, mounttest.Files{"x/a": "a", "y/b": "b"}))
+	x, err := erofs.Open(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, ok := x.Lookup(x.Root(), "y")
+	at := bytes.Index(raw[1024:], binary.LittleEndian.AppendUint64(nil, second))
+	if !ok || at < 0 {
+		t.Fatal("the name is not found")
+	}
+	binary.LittleEndian.PutUint64(raw[1024+at:], x.Root())
+	if again, ok := x.Lookup(x.Root(), "y"); !ok || again != x.Root() {
+		t.Fatalf("y is %d", again)
+	}
+	if files := (&Server{index: x}).smallFiles(); len(files) != 1 {
+		t.Errorf("the files are %v", files)
 	}
 }
 
