@@ -230,8 +230,8 @@ func (w *placer) put(at uint64, part []byte) {
 
 func (w *placer) write(p []byte) {
 	w.at += uint64(len(p))
-	if room := blockSize - len(w.head); room > 0 {
-		n := min(room, len(p))
+	if left := blockSize - len(w.head); left > 0 {
+		n := min(left, len(p))
 		w.head, p = append(w.head, p[:n]...), p[n:]
 		if len(w.head) < blockSize {
 			return

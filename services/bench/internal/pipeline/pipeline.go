@@ -236,7 +236,7 @@ func (c contender) task(ctx context.Context, n *node, o *ordered) error {
 		return fmt.Errorf("fetching %s: %w", o.what, err)
 	}
 	printed, err := c.run(ctx, n, o.what, taskScript)
-	// A task that prints nothing has failed, but ctr loses the output of some short tasks whose exit status is 0.
+	// The exit status decides: ctr loses the output of some short tasks.
 	if err != nil || printed != "" && strings.TrimSpace(printed) != "ready" {
 		return fmt.Errorf("a task in %s printed %q: %w", o.what, printed, cmp.Or(err, fs.ErrInvalid))
 	}

@@ -175,7 +175,7 @@ func (g group) used() float64 {
 	return 0
 }
 
-// remove ends processes that are left in the group, as those that share mounts, and removes it.
+// remove ends processes that are left in the group, such as agents of mounts, and removes it.
 func (g group) remove() error {
 	left, err := os.ReadFile(filepath.Join(g.processes(), "cgroup.procs"))
 	for pid := range strings.FieldsSeq(string(left)) {
