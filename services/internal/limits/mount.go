@@ -28,6 +28,9 @@ const (
 	MountRootBytes = 64 << 30
 	// AgentConnections is the maximum number of commands that share the mount of one agent.
 	AgentConnections = 4096
+	// AgentImage is the maximum length in bytes of the name of an image that a command sends to its agent, and MountSources the
+	// number of such names from which an agent fetches packages.
+	AgentImage, MountSources = 1 << 10, 4
 	// AgentMessage is the maximum size of a message between this program's processes in bytes.
 	AgentMessage = 4 << 20
 )
@@ -45,6 +48,7 @@ func mountRows() []Row {
 		{What: "mounted environment: list of what commands read first", Bound: n(MountFirsts) + " chunks of 256 KiB, " + size(MountFirstsBytes), Why: "they are fetched in the background when a command starts"},
 		{What: "image that is the root of commands: unpacked, and its layers", Bound: size(MountRootBytes) + " each, " + n(ImageEntries) + " files", Why: "it is unpacked into the cache of the command line"},
 		{What: "mounted environment: commands of one agent", Bound: n(AgentConnections), Why: "each is an open connection of the agent"},
+		{What: "mounted environment: name of an image, and names of one environment", Bound: size(AgentImage) + ", " + n(MountSources), Why: "names expire, and a part of a package is requested by the newest one first, and then by each of the others"},
 		{What: "mounted environment: description of the command for another process of the program", Bound: size(AgentMessage), Why: "the process has it in memory as a whole"},
 	}
 }

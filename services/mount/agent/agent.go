@@ -2,8 +2,9 @@
 // kernel has cached, and each of them starts faster.
 //
 // An agent is a process with the mount in a mount namespace of its own. It listens on a socket in a folder that only its user can enter,
-// and sends each client a clone of the mount. A client keeps the connection while its command runs. An agent that has had no clients
-// for some time ends. The file system ends with its last mount.
+// and sends each client a clone of the mount. Images with different names may have the same environment, and names expire, so that each
+// client sends its name first. A client keeps the connection while its command runs. An agent that has had no clients for some time
+// ends. The file system ends with its last mount.
 //
 // Batch systems end all processes of a job, so that each job, and each step of Slurm, has agents of its own.
 package agent
@@ -24,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/mount/fuse"
 )
 
@@ -136,8 +138,8 @@ const dialTimeout = 10 * time.Second
 // ErrBusy is returned by Dial if the agent has as many clients as it may.
 var ErrBusy = errors.New("the agent has too many commands")
 
-// Dial connects to an agent.
-func Dial(socket string) (*Client, error) {
+// Dial connects to an agent, which may use the name of an image from then on; "" for none.
+func Dial(socket, image string) (*Client, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
@@ -147,6 +149,9 @@ func Dial(socket string) (*Client, error) {
 	}
 	c := &Client{conn: conn, in: json.NewDecoder(conn)}
 	if err = verifyPeer(conn); err == nil {
+		err = sendImage(conn, image)
+	}
+	if err == nil {
 		c.Tree, err = receiveTree(conn)
 	}
 	if err == nil {
@@ -175,6 +180,21 @@ func verifyPeer(conn *net.UnixConn) error {
 		return fmt.Errorf("the other process belongs to the user %d", peer.Uid)
 	}
 	return nil
+}
+
+// sendImage sends the name of an image. An agent that has too many clients, or that is about to end, does not read it.
+func sendImage(conn *net.UnixConn, image string) error {
+	if len(image) > limits.AgentImage || strings.Contains(image, "\n") {
+		return fmt.Errorf("the name of the image is longer than %d bytes or has several lines", limits.AgentImage)
+	}
+	err := conn.SetDeadline(time.Now().Add(dialTimeout))
+	if err == nil {
+		_, err = io.WriteString(conn, image+"\n")
+	}
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return nil
+	}
+	return err
 }
 
 func receiveTree(conn *net.UnixConn) (*os.File, error) {
@@ -218,10 +238,10 @@ func (c *Client) Status() (Status, error) {
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// DialOrStart connects to the agent with this socket. If no agent listens, it calls start, which returns when the agent listens. Of
+// DialOrStart connects to the agent with this socket, as Dial. If no agent listens, it calls start, which returns when the agent listens. Of
 // concurrent callers on a node, one starts the agent.
-func DialOrStart(socket string, start func() error) (*Client, error) {
-	c, err := Dial(socket)
+func DialOrStart(socket, image string, start func() error) (*Client, error) {
+	c, err := Dial(socket, image)
 	if !errors.Is(err, ErrNone) {
 		return c, err
 	}
@@ -230,13 +250,13 @@ func DialOrStart(socket string, start func() error) (*Client, error) {
 		return nil, err
 	}
 	defer unlock()
-	if c, err = Dial(socket); !errors.Is(err, ErrNone) {
+	if c, err = Dial(socket, image); !errors.Is(err, ErrNone) {
 		return c, err
 	}
 	if err := start(); err != nil {
 		return nil, err
 	}
-	return Dial(socket)
+	return Dial(socket, image)
 }
 
 // lock locks the start and the end of the agent with this socket.
@@ -295,7 +315,7 @@ func Sweep(folder string, now time.Time) {
 		if err != nil || len(name) != 24 || now.Sub(info.ModTime()) < sweepAge {
 			continue
 		}
-		c, err := Dial(filepath.Join(folder, name))
+		c, err := Dial(filepath.Join(folder, name), "")
 		if err == nil {
 			_ = errors.Join(c.Tree.Close(), c.Close())
 		}

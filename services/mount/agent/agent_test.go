@@ -56,7 +56,7 @@ func TestGroupsOfJobs(t *testing.T) {
 
 func listen(t *testing.T, socket string) *Server {
 	t.Helper()
-	s := &Server{Folder: "/", Idle: 0, Status: func() Status { return Status{} }, Errors: &Errors{}}
+	s := &Server{Folder: "/", Idle: 0, Status: func() Status { return Status{} }, Errors: &Errors{}, Image: func(string) {}}
 	if err := s.Listen(socket); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestIdleBeforeTheFirstClient(t *testing.T) {
 		defer close(ended)
 		s.Serve()
 	}()
-	c, err := Dial(socket)
+	c, err := Dial(socket, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestIdleBeforeTheFirstClient(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended
-	if _, err := Dial(socket); !errors.Is(err, ErrNone) {
+	if _, err := Dial(socket, ""); !errors.Is(err, ErrNone) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -130,14 +130,14 @@ func TestOnlyMissingAgentsAreStarted(t *testing.T) {
 		}
 	}()
 	started := false
-	_, err := DialOrStart(socket, func() error { started = true; return nil })
+	_, err := DialOrStart(socket, "", func() error { started = true; return nil })
 	if started || !errors.Is(err, ErrBusy) {
 		t.Errorf("started %v, %v", started, err)
 	}
 	if err := os.WriteFile(filepath.Join(filepath.Dir(socket), "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Dial(filepath.Join(filepath.Dir(socket), "file", "x")); err == nil || errors.Is(err, ErrNone) {
+	if _, err := Dial(filepath.Join(filepath.Dir(socket), "file", "x"), ""); err == nil || errors.Is(err, ErrNone) {
 		t.Errorf("a socket that cannot be reached: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type Server struct {
 	Status func() Status
 	// Errors are the errors of reads.
 	Errors *Errors
+	// Image is called with the name of the image of each client, before the client has the mount. It is called concurrently.
+	Image func(name string)
 
 	mu     sync.Mutex
 	now    int // connections
@@ -129,6 +132,14 @@ func (s *Server) finish() {
 func (s *Server) client(conn *net.UnixConn) {
 	defer s.finish()
 	defer func() { _ = conn.Close() }()
+	in := bufio.NewReaderSize(conn, limits.AgentImage+1)
+	image, err := receiveImage(conn, in)
+	if err != nil {
+		return
+	}
+	if image != "" {
+		s.Image(image)
+	}
 	_, number := s.Errors.Since(0)
 	if err := sendClone(conn, s.Folder); err != nil {
 		return // the client reports that it got no mount, and mounts itself
@@ -136,7 +147,7 @@ func (s *Server) client(conn *net.UnixConn) {
 	out := json.NewEncoder(conn)
 	var reported []string // each status has the errors of the one before, and those that have occurred since
 	for {
-		if _, err := conn.Read(make([]byte, 1)); err != nil {
+		if _, err := in.ReadByte(); err != nil {
 			return
 		}
 		status := s.Status()
@@ -151,6 +162,18 @@ func (s *Server) client(conn *net.UnixConn) {
 			return
 		}
 	}
+}
+
+// receiveImage returns the name of an image that a client sent; "" for none.
+func receiveImage(conn *net.UnixConn, in *bufio.Reader) (string, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return "", err
+	}
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return "", err
+	}
+	return string(line[:len(line)-1]), conn.SetReadDeadline(time.Time{})
 }
 
 func sendClone(conn *net.UnixConn, prefix string) error {

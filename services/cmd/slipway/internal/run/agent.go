@@ -47,9 +47,9 @@ func (l *launch) agent() (*agent.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := append([]string{l.name.Environment, l.name.Image, l.cache.Dir(), fmt.Sprint(l.offline, l.connection)}, l.cache.Lower()...)
+	parts := append([]string{l.name.Environment, l.cache.Dir(), fmt.Sprint(l.offline, l.connection)}, l.cache.Lower()...)
 	socket := filepath.Join(folder, agent.Name(os.Getenv, parts...))
-	return agent.DialOrStart(socket, func() error {
+	return agent.DialOrStart(socket, l.name.Image, func() error {
 		agent.Sweep(folder, time.Now())
 		s := l.serving()
 		s.Socket, s.Idle = socket, l.idle
@@ -156,6 +156,13 @@ func serveDetached(marker string) int {
 	return 1
 }
 
+// useName makes the environment use the name of an image of a new command.
+func (e *opened) useName(image string) {
+	if e.sources != nil {
+		e.sources.add(image)
+	}
+}
+
 func (s serving) open() (*opened, error) {
 	c := cache.Open(s.Cache, s.Lower...)
 	if s.Socket != "" { // in a user namespace
@@ -192,7 +199,7 @@ func (s serving) agent(ready *os.File) error {
 		return err
 	}
 	_ = unix.Close(tree)
-	a := agent.Server{Folder: folder, Idle: s.Idle, Status: work.status, Errors: &failed}
+	a := agent.Server{Folder: folder, Idle: s.Idle, Status: work.status, Errors: &failed, Image: e.useName}
 	if err := a.Listen(s.Socket); err != nil {
 		return err
 	}

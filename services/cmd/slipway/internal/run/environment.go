@@ -38,25 +38,23 @@ type opened struct {
 	path  string
 	files *cache.Environment
 	cache *cache.Cache
+	// sources are where packages are fetched from; nil for nowhere.
+	sources *sources
 	// digest is that of the compressed index.
 	digest string
 }
 
-// open opens an environment. What the cache lacks is fetched from source, which is nil for no fetching.
-func open(ctx context.Context, c *cache.Cache, source *lazySource, manifest, config []byte) (*opened, error) {
+// open opens an environment. What the cache lacks is fetched from sources, which is nil for no fetching.
+func open(ctx context.Context, c *cache.Cache, from *sources, manifest, config []byte) (*opened, error) {
 	a, described, err := parseArtifact(manifest, config)
 	if err != nil {
 		return nil, err
 	}
 	index, path, err := c.Index(a.Index.Digest.String(), described.Index.String(), func() ([]byte, error) {
-		if source == nil {
+		if from == nil {
 			return nil, fmt.Errorf("the index of the environment is %w, and --offline is set", cache.ErrMissing)
 		}
-		r, err := source.registry()
-		if err != nil {
-			return nil, err
-		}
-		return r.document(ctx, descriptor.Descriptor{MediaType: environment.TypeIndex, Digest: a.Index.Digest, Size: a.Index.Size}, limits.MountIndex)
+		return from.document(ctx, descriptor.Descriptor{MediaType: environment.TypeIndex, Digest: a.Index.Digest, Size: a.Index.Size}, limits.MountIndex)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the index of the environment: %w", err)
@@ -69,15 +67,15 @@ func open(ctx context.Context, c *cache.Cache, source *lazySource, manifest, con
 		}
 		blobs[d.ID] = cache.Blob{Digest: b.Digest.String(), Size: b.Size}
 	}
-	var from cache.Source
-	if source != nil {
-		from = source
+	var source cache.Source
+	if from != nil {
+		source = from
 	}
-	files, err := c.Environment(ctx, index, blobs, from)
+	files, err := c.Environment(ctx, index, blobs, source)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{index: index, path: path, files: files, cache: c, digest: a.Index.Digest.String()}, nil
+	return &opened{index: index, path: path, files: files, cache: c, sources: from, digest: a.Index.Digest.String()}, nil
 }
 
 // errNone is returned for an image without an environment.

@@ -67,23 +67,6 @@ func newRegistry(image string, c connection) (*registry, error) {
 	}, nil
 }
 
-// A lazySource is a registry that is connected to when it is first needed: reading the certificates of the system takes longer than
-// the start of a command.
-type lazySource struct{ registry func() (*registry, error) }
-
-func newLazySource(image string, c connection) *lazySource {
-	return &lazySource{sync.OnceValues(func() (*registry, error) { return newRegistry(image, c) })}
-}
-
-// Range returns a part of a blob.
-func (l *lazySource) Range(ctx context.Context, d string, from, to int64) ([]byte, error) {
-	r, err := l.registry()
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", cache.ErrPermanent, err)
-	}
-	return r.Range(ctx, d, from, to)
-}
-
 // certificates is the folder of the authorities that Docker and this program trust for single registries.
 const certificates = "/etc/docker/certs.d"
 

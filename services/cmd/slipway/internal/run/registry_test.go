@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -104,6 +105,42 @@ func TestNewNameOfAKnownImage(t *testing.T) {
 	}
 	if len(requests) == 0 {
 		t.Error("the name was not looked up")
+	}
+}
+
+// Names of one environment share an agent. It fetches packages by the newest name, and by the others if that one is denied.
+func TestNamesShareAnAgent(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	registry := testkit.NewRegistry(t, testkit.Open)
+	first := push(t, u, layout(t, u), registry)
+	second := strings.Replace(first, "127.0.0.1", "localhost", 1)
+	var denied atomic.Value // the hosts
+	denied.Store("")
+	registry.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		list, _ := denied.Load().(string)
+		host, _, _ := strings.Cut(r.Host, ":")
+		if !strings.Contains(list, host) {
+			return false
+		}
+		http.Error(w, "denied", http.StatusForbidden)
+		return true
+	})
+	for _, one := range []struct{ denied, name, script, want string }{
+		{"", first, "greet", "hello " + u.home + " /opt/conda\n"},
+		{"127.0.0.1", second, "head -c 9 /opt/conda/share/large", large()[:9]},
+		{"127.0.0.1", first, "cat /opt/conda/lib/many/file499", "content 499\n"},
+		{"127.0.0.1 localhost", first, "tail -c 9 /opt/conda/share/large 2>/dev/null || echo failed", "failed\n"},
+		{"localhost", second, "tail -c 9 /opt/conda/share/large", large()[len(large())-9:]},
+	} {
+		denied.Store(one.denied)
+		out, messages, code := u.run(t, "run", "--idle=30s", one.name, "--", "sh", "-c", one.script)
+		if code != 0 || out != one.want {
+			t.Errorf("%s, with %q denied: exit code %d, %q, %s", one.name, one.denied, code, out, messages)
+		}
+	}
+	if pids := agents(t, u); len(pids) != 1 {
+		t.Errorf("agents %v", pids)
 	}
 }
 

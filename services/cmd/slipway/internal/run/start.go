@@ -128,7 +128,7 @@ func (l *launch) open(ctx context.Context) (*opened, error) {
 	if l.offline {
 		return open(ctx, l.cache, nil, l.manifest, l.config)
 	}
-	return open(ctx, l.cache, newLazySource(l.name.Image, l.connection), l.manifest, l.config)
+	return open(ctx, l.cache, newSources(l.name.Image, l.connection), l.manifest, l.config)
 }
 
 // attach runs a command with a mount, and closes it.
