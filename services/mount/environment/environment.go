@@ -1,7 +1,8 @@
 // Package environment defines the OCI artifact with which an environment of Conda packages is
-// mounted. The artifact refers to the image of the environment (its subject), so that clients find
-// it among the image's referrers. Its layers are the index of all files (package erofs), compressed
-// with zstd, followed by the blob of each package (package pack).
+// mounted. The artifact of an image refers to it (its subject), so that clients find it among the
+// image's referrers. An artifact without a subject is the environment itself: there is no image. Its
+// layers are the index of all files (package erofs), compressed with zstd, followed by the blob of each
+// package (package pack).
 package environment
 
 import (
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -41,6 +43,10 @@ type Config struct {
 	Inodes int64 `json:"inodes"`
 	// Packages are the packages in the order of the lock, which is that of the index's devices.
 	Packages []Package `json:"packages"`
+	// Platform, e.g. "linux/amd64", and Env, a list of NAME=value, are those of an environment without
+	// an image: the variables of a shell that activates it. Otherwise the config of the image has them.
+	Platform string   `json:"platform,omitempty"`
+	Env      []string `json:"env,omitempty"`
 }
 
 // A Package is a package of an environment.
@@ -58,7 +64,7 @@ type Artifact struct {
 	Config, Index ocispec.Descriptor
 	// Blobs are the blobs by the IDs of their devices.
 	Blobs map[string]ocispec.Descriptor
-	// Subject is the digest of the image's manifest.
+	// Subject is the digest of the image's manifest; "" if there is no image.
 	Subject digest.Digest
 }
 
@@ -70,12 +76,17 @@ func Parse(manifest []byte) (Artifact, error) {
 	if err := json.Unmarshal(manifest, &m); err != nil {
 		return Artifact{}, fmt.Errorf("parsing the manifest of an environment: %w", err)
 	}
-	if m.ArtifactType != Type || m.Config.MediaType != TypeConfig || m.Config.Size > limits.MountConfig || m.Subject == nil ||
+	if m.ArtifactType != Type || m.Config.MediaType != TypeConfig || m.Config.Size > limits.MountConfig ||
 		len(m.Layers) == 0 || len(m.Layers) > limits.MountPackages+1 || m.Layers[0].MediaType != TypeIndex || m.Layers[0].Size > limits.MountIndex {
 		return Artifact{}, errBroken
 	}
-	a := Artifact{Config: m.Config, Index: m.Layers[0], Blobs: map[string]ocispec.Descriptor{}, Subject: m.Subject.Digest}
-	for _, d := range append(m.Layers, m.Config, *m.Subject) {
+	a := Artifact{Config: m.Config, Index: m.Layers[0], Blobs: map[string]ocispec.Descriptor{}}
+	all := append(slices.Clone(m.Layers), m.Config)
+	if m.Subject != nil {
+		a.Subject = m.Subject.Digest
+		all = append(all, *m.Subject)
+	}
+	for _, d := range all {
 		if err := d.Digest.Validate(); err != nil || d.Digest.Algorithm() != digest.SHA256 || d.Size < 0 {
 			return Artifact{}, errBroken
 		}
@@ -90,6 +101,8 @@ func Parse(manifest []byte) (Artifact, error) {
 	return a, nil
 }
 
+var errBrokenConfig = errors.New("the description of the environment is malformed")
+
 // ParseConfig parses the config of an artifact.
 func ParseConfig(raw []byte) (Config, error) {
 	var c Config
@@ -98,7 +111,12 @@ func ParseConfig(raw []byte) (Config, error) {
 	}
 	if !path.IsAbs(c.Prefix) || path.Clean(c.Prefix) != c.Prefix || c.Prefix == "/" || strings.ContainsAny(c.Prefix, "\x00\n:") ||
 		c.Index.Validate() != nil || c.Size < 0 || c.Size > limits.MountIndexRaw {
-		return c, errors.New("the description of the environment is malformed")
+		return c, errBrokenConfig
+	}
+	for _, v := range c.Env {
+		if name, _, ok := strings.Cut(v, "="); !ok || name == "" || strings.ContainsRune(v, 0) {
+			return c, errBrokenConfig
+		}
 	}
 	return c, nil
 }

@@ -22,12 +22,20 @@ func TestParse(t *testing.T) {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	for _, change := range [][2]string{
-		{`environment.v1"`, `other"`}, {"index.v1+zstd", "index.v2"}, {"package.v1+zstd", "package.v2"}, {`"subject"`, `"other"`}, {"blob.id", "blob.other"},
+		{`environment.v1"`, `other"`}, {"index.v1+zstd", "index.v2"}, {"package.v1+zstd", "package.v2"}, {"blob.id", "blob.other"},
 		{sum + `", "size": 30`, `sha256:00", "size": 30`}, {`"size": 20`, `"size": 2000000000`}, {`"size": 30`, `"size": -1`},
 	} {
 		if _, err := environment.Parse([]byte(strings.Replace(manifest, change[0], change[1], 1))); err == nil {
 			t.Errorf("%s instead of %s is accepted", change[1], change[0])
 		}
+	}
+}
+
+// TestParseWithoutImage checks that an environment may refer to no image.
+func TestParseWithoutImage(t *testing.T) {
+	a, err := environment.Parse([]byte(strings.Replace(manifest, `"subject"`, `"other"`, 1)))
+	if err != nil || a.Subject != "" || len(a.Blobs) != 1 {
+		t.Errorf("%+v, %v", a, err)
 	}
 }
 
@@ -39,6 +47,15 @@ func TestParseConfig(t *testing.T) {
 	for _, prefix := range []string{"", "/", "opt", "/opt/../etc", "/opt:ro"} {
 		if _, err := environment.ParseConfig([]byte(strings.Replace(good, "/opt/conda", prefix, 1))); err == nil {
 			t.Errorf("the prefix %q is accepted", prefix)
+		}
+	}
+	with := func(env string) string { return strings.Replace(good, `"inodes"`, `"env": [`+env+`], "inodes"`, 1) }
+	if c, err := environment.ParseConfig([]byte(with(`"A=1", "B="`))); err != nil || len(c.Env) != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, env := range []string{`"A"`, `"=1"`, `"A=\u0000"`, `1`} {
+		if _, err := environment.ParseConfig([]byte(with(env))); err == nil {
+			t.Errorf("the variables %s are accepted", env)
 		}
 	}
 }

@@ -142,6 +142,16 @@ func (l *Layout) image(t testing.TB, config ocispec.Image, layers []ocispec.Desc
 // environment writes the environment of an image, and returns the list of the image's referrers.
 func (l *Layout) environment(t testing.TB, image ocispec.Descriptor, packages []Package) ocispec.Descriptor {
 	t.Helper()
+	artifact := l.artifact(t, environment.Config{}, &image, packages)
+	l.Environment = artifact.Digest
+	referrers := l.json(t, ocispec.MediaTypeImageIndex, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{artifact}})
+	referrers.Annotations = map[string]string{ocispec.AnnotationRefName: "sha256-" + l.Image.Encoded()}
+	return referrers
+}
+
+// artifact writes an environment with a config, and returns its manifest.
+func (l *Layout) artifact(t testing.TB, config environment.Config, subject *ocispec.Descriptor, packages []Package) ocispec.Descriptor {
+	t.Helper()
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +159,8 @@ func (l *Layout) environment(t testing.TB, image ocispec.Descriptor, packages []
 	raw := Index(t, packages...)
 	index := l.blob(t, environment.TypeIndex, enc.EncodeAll(raw, nil))
 	l.Index = index.Digest
-	described := l.json(t, environment.TypeConfig, environment.Config{Prefix: "/opt/conda", Index: digest.FromBytes(raw), Size: int64(len(raw))})
+	config.Prefix, config.Index, config.Size = "/opt/conda", digest.FromBytes(raw), int64(len(raw))
+	described := l.json(t, environment.TypeConfig, config)
 	layers := []ocispec.Descriptor{index}
 	for _, p := range packages {
 		d := l.blob(t, pack.MediaType, p.Blob)
@@ -158,13 +169,22 @@ func (l *Layout) environment(t testing.TB, image ocispec.Descriptor, packages []
 	}
 	artifact := l.json(t, ocispec.MediaTypeImageManifest, ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: environment.Type,
-		Config: described, Layers: layers, Subject: &image,
+		Config: described, Layers: layers, Subject: subject,
 	})
-	l.Environment = artifact.Digest
 	artifact.ArtifactType = environment.Type
-	referrers := l.json(t, ocispec.MediaTypeImageIndex, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{artifact}})
-	referrers.Annotations = map[string]string{ocispec.AnnotationRefName: "sha256-" + l.Image.Encoded()}
-	return referrers
+	return artifact
+}
+
+// WriteStandalone writes an environment without an image, with the tag latest.
+func WriteStandalone(t testing.TB, folder string, config environment.Config, packages ...Package) Layout {
+	t.Helper()
+	l := Layout{Folder: folder}
+	d := l.artifact(t, config, nil, packages)
+	l.write(t, "oci-layout", ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
+	l.Image, l.Environment = d.Digest, d.Digest
+	d.Annotations = map[string]string{ocispec.AnnotationRefName: "latest"}
+	l.write(t, "index.json", ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{d}})
+	return l
 }
 
 // Name returns the name of the image for the command line.

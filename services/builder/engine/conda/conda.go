@@ -99,15 +99,15 @@ func (c *Engine) Problem() string { return c.problem }
 // Run returns immediately.
 func (c *Engine) Run(context.Context) error { return nil }
 
-// Build builds the image of a lock. The same lock on the same base image produces the same
-// digest. If something has to run on the image, Build returns StepsNeeded.
+// Build builds the image of a lock, or its environment only. The same lock on the same base image
+// produces the same digest. If something has to run on the image, Build returns StepsNeeded.
 func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	records, err := c.lock(job)
 	if err != nil {
 		return "", err
 	}
 	l := c.o.Logins(job)
-	from, err := c.o.Source(ctx, job, l)
+	from, err := c.source(ctx, job, l)
 	if err != nil {
 		return "", err
 	}
@@ -122,6 +122,14 @@ func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	defer c.prune(out)
 	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, channelLogins: channelLogins, store: c.store}
 	return e.put(ctx)
+}
+
+// source returns the base image of a job; nil for an environment, which has none.
+func (c *Engine) source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*remote.Source, error) {
+	if isStandalone(job) {
+		return nil, nil //nolint:nilnil // there is no base image
+	}
+	return c.o.Source(ctx, job, l)
 }
 
 // lock parses the records that the image is made of.

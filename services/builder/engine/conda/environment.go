@@ -21,13 +21,13 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// environment is one image that is being built.
+// environment is one image, or one environment without an image, that is being built.
 type environment struct {
 	*Engine
 	job           jobs.Job
 	out           jobs.Output
 	records       []spec.Record
-	from          *remote.Source
+	from          *remote.Source // nil without an image
 	to            *remote.Target
 	channelLogins channelLogins
 	// store has the layers. If isAlone is set, none are shared with other workers or the registry.
@@ -66,6 +66,9 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	left, err := e.remainder(packages)
 	if err != nil {
 		return "", err
+	}
+	if isStandalone(e.job) {
+		return e.makeStandalone(ctx, m, packages, left)
 	}
 	layers, err := m.Layers(ctx, e.records, packages)
 	if err != nil {
@@ -119,10 +122,10 @@ func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Build
 				stop(e.tooLarge())
 			}
 		}},
-		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(), Ztocs: e.job.Recipe.GetSoci(), Copies: copies,
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: e.compression(), Share: e.share(), Ztocs: e.job.Recipe.GetSoci(), Copies: copies,
 		Known: func(there, n int) {
 			missing = n
-			text := fmt.Sprintf("%d of %d packages exist as layers", there, there+n)
+			text := fmt.Sprintf("%d of %d packages exist as %s", there, there+n, e.parts())
 			if n > 0 {
 				text += fmt.Sprintf("; fetching the other %d", n)
 			}
@@ -143,7 +146,7 @@ func (e *environment) share() *layering.Share {
 	return &layering.Share{
 		Claims: e.o.Claims, Target: &repository{Target: e.to, base: e.from}, Repository: e.job.RepositoryName(),
 		Waits: func(n int) {
-			e.out.Print("", fmt.Sprintf("Waiting for another worker that builds %d layers", n))
+			e.out.Print("", fmt.Sprintf("Waiting for another worker that builds %d %s", n, e.parts()))
 		},
 	}
 }
@@ -171,7 +174,7 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	packagesOnly, _ := spec.Split(e.records)
 	image, err := layering.Environment{
 		Base: base, Platform: platform, Title: fault.Clip(strings.Join(rootPackages(e.records), " "), titleBytes), Specs: rootPackages(packagesOnly), Records: e.records, Packages: packages, Layers: layers, Variables: e.job.Recipe.GetVariables(),
-		Compression: layersOf(e.job.Recipe.GetCompression()), Scratch: e.scratch(),
+		Compression: e.compression(), Scratch: e.scratch(),
 	}.Image(ctx)
 	if err != nil {
 		return layering.Image{}, asFailure(err)
@@ -209,10 +212,10 @@ func (e *environment) finish(ctx context.Context, m *layering.Builder, packages 
 		return pushed, err
 	}
 	to := &repository{Target: e.to, base: e.from}
-	if err := e.pushMountable(ctx, m, to, packages, env); err != nil {
+	if err := e.pushMountable(ctx, m, to, env); err != nil {
 		return "", err
 	}
-	if err := e.pushKept(ctx, to, image); err != nil {
+	if err := e.pushKept(ctx, to, image.Manifest); err != nil {
 		return "", err
 	}
 	root, err := e.pushSoci(ctx, m, to, packages, image, index)

@@ -104,7 +104,7 @@ func (e *environment) storePackage(ctx context.Context, fetch *layering.Fetcher,
 func isStorable(rec spec.Record) bool { return len(rec.SHA256) == 64 && rec.Size > 0 }
 
 // pushKept pushes the artifact that lists the stored packages of an image, if the recipe requires that.
-func (e *environment) pushKept(ctx context.Context, to *repository, image layering.Image) error {
+func (e *environment) pushKept(ctx context.Context, to *repository, image oci.Document) error {
 	if !e.job.Recipe.GetKeepPackages() {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (e *environment) pushKept(ctx context.Context, to *repository, image layeri
 			blobs = append(blobs, blob)
 		}
 	}
-	doc, err := packagesManifest(image.Manifest, blobs)
+	doc, err := packagesManifest(image, blobs)
 	if err != nil || len(blobs) == 0 {
 		return err
 	}

@@ -48,11 +48,16 @@ func (e *environment) withMount(ctx context.Context, m *layering.Builder, packag
 }
 
 // pushMountable pushes the artifact of an image whose layers are pushed; nil for none.
-func (e *environment) pushMountable(ctx context.Context, m *layering.Builder, to *repository, packages []layering.Package, a *mountable) error {
+func (e *environment) pushMountable(ctx context.Context, m *layering.Builder, to *repository, a *mountable) error {
 	if a == nil {
 		return nil
 	}
-	sent, err := m.PushMountable(ctx, to, a.Mountable)
+	return e.pushBlobs(ctx, m, to, a, false)
+}
+
+// pushBlobs pushes an artifact and its blobs, with the tag of the target if it is named.
+func (e *environment) pushBlobs(ctx context.Context, m *layering.Builder, to *repository, a *mountable, named bool) error {
+	sent, err := m.PushMountable(ctx, to, a.Mountable, named)
 	if errors.Is(err, layering.ErrEvicted) {
 		return fmt.Errorf("%w: %w", errLayerEvicted, err)
 	}
@@ -62,7 +67,7 @@ func (e *environment) pushMountable(ctx context.Context, m *layering.Builder, to
 	if e.job.Environment != nil {
 		e.job.Environment(a.Manifest.Digest.String())
 	}
-	m.NoteBlobs(ctx, e.records, packages, a.blobs)
+	m.NoteBlobs(ctx, e.records, a.blobs)
 	e.out.Print("", fmt.Sprintf("The environment can be mounted: %s of index, %s of packages sent", megabytes(int64(len(a.Index.Bytes))), megabytes(sent)))
 	return nil
 }

@@ -90,3 +90,55 @@ func TestMountRequiresNoSteps(t *testing.T) {
 		t.Errorf("the build returned %v", err)
 	}
 }
+
+func standalone(j *jobs.Job) { j.Recipe.Format, j.Recipe.Source = "environment", nil }
+
+// TestStandaloneEnvironment checks that an environment without an image has the tag of its target, and only the blobs of its
+// packages, which a later image with mount uses.
+func TestStandaloneEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dir, reported := t.TempDir(), ""
+	var out lines
+	got, err := b.engine(dir).Build(t.Context(), b.job(b.curl(), standalone, func(j *jobs.Job) { j.Environment = func(d string) { reported = d } }), &out)
+	if err != nil || got != reported {
+		t.Fatalf("%s, reported %s, %v\n%s", got, reported, err, out.String())
+	}
+	repo, err := name.NewRepository(b.images.Host+"/team/env", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := b.job(b.curl()).Target.GetTag()
+	doc, err := registry.Get(repo.Tag(tag))
+	if err != nil || doc.Digest.String() != got {
+		t.Fatalf("the tag names %v, %v", doc, err)
+	}
+	a, err := environment.Parse(doc.Manifest)
+	if err != nil || a.Subject != "" || len(a.Blobs) != 2 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	if text := out.String(); !strings.Contains(text, "0 of 2 packages exist as blobs to mount") || strings.Contains(text, "layers") {
+		t.Errorf("the log is\n%s", text)
+	}
+	out = lines{}
+	image, err := b.engine(dir).Build(t.Context(), b.job(b.curl(), mounted), &out)
+	if err != nil || !strings.Contains(out.String(), "2 of 2 packages exist as blobs to mount") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	b.artifact(image, 2)
+	again, err := b.engine(t.TempDir()).Rebuild(t.Context(), b.job(b.curl(), standalone), &out)
+	if err != nil || digest.FromBytes(again.Manifest).String() != got || digest.FromBytes(again.Config) != a.Config.Digest {
+		t.Errorf("the environment is made again as %s, %v", again.Manifest, err)
+	}
+}
+
+// TestStandaloneRequiresNoSteps checks that an environment with a script that has to run is rejected.
+func TestStandaloneRequiresNoSteps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var out lines
+	_, err := b.engine(t.TempDir()).Build(t.Context(), b.job(b.curl(), standalone, func(j *jobs.Job) { j.Recipe.ContainerFile = "RUN true\n" }), &out)
+	if err == nil || !strings.Contains(err.Error(), "without format environment") {
+		t.Errorf("the build returned %v", err)
+	}
+}

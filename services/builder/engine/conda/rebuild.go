@@ -29,7 +29,7 @@ func (c *Engine) Rebuild(ctx context.Context, job jobs.Job, out jobs.Output) (jo
 		return jobs.Rebuilt{}, err
 	}
 	l := c.o.Logins(job)
-	from, err := c.o.Source(ctx, job, l)
+	from, err := c.source(ctx, job, l)
 	if err != nil {
 		return jobs.Rebuilt{}, err
 	}
@@ -52,6 +52,10 @@ func (e *environment) again(ctx context.Context) (jobs.Rebuilt, error) {
 	}
 	if err != nil {
 		return jobs.Rebuilt{}, asFailure(err)
+	}
+	if isStandalone(e.job) {
+		a, err := e.standalone(ctx, m, packages)
+		return jobs.Rebuilt{Manifest: a.Manifest.Bytes, Config: a.Config.Bytes}, err
 	}
 	layers, err := m.Layers(ctx, e.records, packages)
 	if err != nil {

@@ -151,6 +151,10 @@ func (w *batch) buildAll(ctx context.Context, which []int, wait bool) (later []i
 
 func (m *Builder) locate(rec spec.Record, python spec.Python) (spec.LayerKey, artifact.Place, error) {
 	at := placeOf(rec, python, m.Scratch)
+	if m.compression() == Mounted {
+		key, err := m.blobKey(rec, python)
+		return key, at, err
+	}
 	key, err := rec.LayerKey(python, string(m.compression()), m.Scope)
 	return key, at, err
 }
@@ -172,13 +176,15 @@ func (m *Builder) layer(ctx context.Context, rec spec.Record, python spec.Python
 		}
 		defer func() { _ = file.Close() }()
 		if rec.IsWheel() {
-			return writeWheel(ctx, file, size, rec, at, c, out)
+			p, toc, err := writeWheel(ctx, file, size, rec, at, c, out)
+			return p, toc, notMountable(rec.History(), err)
 		}
 		a, err := artifact.Open(ctx, file, size, rec.FileName)
 		if err != nil {
 			return Package{}, nil, err
 		}
-		return writeLayer(ctx, a, rec, at, c, out)
+		p, toc, err := writeLayer(ctx, a, rec, at, c, out)
+		return p, toc, notMountable(rec.History(), err)
 	})
 }
 

@@ -21,15 +21,10 @@ func (e Environment) own(out io.Writer, lock []byte, base, env []string) (Layer,
 	if err != nil {
 		return Layer{}, err
 	}
-	files := []struct{ name, text string }{{t.prefix + "/conda-meta/history", e.history()}}
-	if len(e.Variables) > 0 {
-		state, err := json.Marshal(map[string]any{"version": 1, "env_vars": e.Variables})
-		if err != nil {
-			return Layer{}, err
-		}
-		files = append(files, struct{ name, text string }{t.prefix + "/conda-meta/state", string(state) + "\n"})
+	files, err := e.ownFiles(lock, base, env)
+	if err != nil {
+		return Layer{}, err
 	}
-	files = append(files, struct{ name, text string }{spec.LockFile, string(lock)}, struct{ name, text string }{profilePath, profile(pathOf(base), pathOf(env))})
 	for _, f := range files {
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, ModTime: e.created(), Size: int64(len(f.text))}
 		if err := t.entry(h, strings.NewReader(f.text)); err != nil {
@@ -39,6 +34,23 @@ func (e Environment) own(out io.Writer, lock []byte, base, env []string) (Layer,
 	p, err := t.close()
 	p.By = spec.EnvironmentHistory
 	return p.Layer, err
+}
+
+// An ownFile is a file of an environment that is in no package, with its path from the root.
+type ownFile struct{ name, text string }
+
+// ownFiles returns the files of the environment's own layer.
+func (e Environment) ownFiles(lock []byte, base, env []string) ([]ownFile, error) {
+	meta := strings.TrimPrefix(spec.Prefix, "/") + "/conda-meta/"
+	files := []ownFile{{meta + "history", e.history()}}
+	if len(e.Variables) > 0 {
+		state, err := json.Marshal(map[string]any{"version": 1, "env_vars": e.Variables})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, ownFile{meta + "state", string(state) + "\n"})
+	}
+	return append(files, ownFile{spec.LockFile, string(lock)}, ownFile{profilePath, profile(pathOf(base), pathOf(env))}), nil
 }
 
 // profilePath is read by login shells, which first reset PATH. Without it, `bash -lc` finds

@@ -20,6 +20,7 @@ import (
 	"slipway.dev/services/conda/packages/artifact"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/mount/pack"
 )
 
 // Compression is the compression of layers, or one of them with a level (At). It is a part of the
@@ -29,7 +30,8 @@ type Compression string
 // Compressions. Every engine reads gzip. Zstd is smaller, and requires engines since about
 // 2022. The files of layers with Estargz, which is gzip, and ZstdChunked, which is zstd, can be
 // fetched one by one (package chunked). Layers with Erofs and ErofsZstd are EROFS images instead of tars,
-// as they are and compressed with zstd (package erofslayer).
+// as they are and compressed with zstd (package erofslayer). Mounted are no layers, but the blobs of
+// packages that are mounted (package pack).
 const (
 	Gzip        Compression = spec.Gzip
 	Zstd        Compression = "zstd"
@@ -37,6 +39,7 @@ const (
 	ZstdChunked Compression = "zstd-chunked"
 	Erofs       Compression = "erofs"
 	ErofsZstd   Compression = "erofs-zstd"
+	Mounted     Compression = "mounted"
 )
 
 // At returns the compression with a level: 0 to 9 for gzip and Estargz, 1 to 22 for zstd,
@@ -62,7 +65,8 @@ func (c Compression) isErofs() bool {
 type Layer struct {
 	MediaType string `json:"mediaType"`
 	// Digest and Size, in bytes, describe the compressed tar, and DiffID the tar; the EROFS image for
-	// Erofs and ErofsZstd.
+	// Erofs and ErofsZstd. For Mounted they describe the blob, and DiffID its index, which determines all
+	// contents of the blob.
 	Digest digest.Digest `json:"digest"`
 	Size   int64         `json:"size"`
 	DiffID digest.Digest `json:"diffId"`
@@ -121,6 +125,9 @@ func (c Compression) mediaType() string {
 	}
 	if kind == ErofsZstd {
 		return oci.TypeErofsLayerZstd
+	}
+	if kind == Mounted {
+		return pack.MediaType
 	}
 	return ocispec.MediaTypeImageLayerGzip
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/containerd/platforms"
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -31,7 +32,7 @@ import (
 )
 
 // A Mountable is the artifact with which an environment is mounted: the index of its files, and
-// the blobs of its packages. It refers to the image of the environment.
+// the blobs of its packages. It refers to the image of the environment, if there is one.
 type Mountable struct {
 	Manifest, Config oci.Document
 	// Index is the compressed index.
@@ -39,26 +40,48 @@ type Mountable struct {
 	// Blobs are the blobs of the packages, in their order.
 	Blobs []Layer
 	ids   []string // the IDs of the devices, in the same order
+	// NotRun lists the activation scripts that could not be evaluated, with the reasons; only without
+	// an image.
+	NotRun []string
 }
 
-// blobKey returns the key of the blob of a package. As in groupKey, it contains the digest of
-// the layer.
-func blobKey(p Package) spec.LayerKey {
-	return spec.HashLayer("blob", fmt.Sprint(pack.Version), p.Digest.String(), p.DiffID.String())
+// blobKeys returns the keys of the blobs of packages. They do not depend on layers, so that
+// environments with and without an image share the blobs.
+func (m *Builder) blobKeys(records []spec.Record) ([]spec.LayerKey, error) {
+	python, err := spec.PythonOf(records)
+	if err != nil {
+		return nil, err
+	}
+	var out []spec.LayerKey
+	for _, rec := range records {
+		key, err := m.blobKey(rec, python)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, key)
+	}
+	return out, nil
+}
+
+func (m *Builder) blobKey(rec spec.Record, python spec.Python) (spec.LayerKey, error) {
+	return rec.LayerKey(python, fmt.Sprint(Mounted, pack.Version), m.Scope)
 }
 
 // Blobs returns the blob (package pack) of each package of an environment. The packages are those
 // of the records, in their order. A blob has the files of the package's layer, from which it is
 // made. Known, if not nil, is called with the number of existing and of missing blobs, and onBuilt
-// with each blob that was built. The DiffID of a result is the digest of the package's index, which
-// determines all contents of the blob. If a layer was lost and is built again with another digest, the
-// error is fault.NotFound, since the image has to be made again, too.
+// with each blob that was built. If a layer was lost and is built again with another digest, the
+// error is fault.NotFound, since the image has to be made again, too. With the compression Mounted,
+// Packages returns the same blobs, and makes them without layers.
 func (m *Builder) Blobs(ctx context.Context, records []spec.Record, packages []Package, known func(there, missing int), onBuilt func(spec.Record, Package)) ([]Package, error) {
+	keys, err := m.blobKeys(records)
+	if err != nil {
+		return nil, err
+	}
 	w := &batch{Builder: m, known: known, onBuilt: onBuilt}
 	for i, p := range packages {
-		key := blobKey(p)
-		w.items = append(w.items, item{key: key, rec: records[i], mediaType: pack.MediaType, build: func(ctx context.Context) (Package, error) {
-			return m.Store.Keep(ctx, key, func(out io.Writer) (Package, error) {
+		w.items = append(w.items, item{key: keys[i], rec: records[i], mediaType: pack.MediaType, build: func(ctx context.Context) (Package, error) {
+			return m.Store.Keep(ctx, keys[i], func(out io.Writer) (Package, error) {
 				one := []Package{p}
 				if err := m.gather(ctx, records[i:i+1], one, []int{0}); err != nil {
 					return Package{}, err
@@ -93,15 +116,17 @@ func writeBlob(ctx context.Context, from Store, p Package, out io.Writer) (Packa
 		return Package{}, notMountable(p.By, fmt.Errorf("reading the layer %s: %w", p.Digest, err))
 	}
 	made, err := w.Close()
-	return Package{Installed: p.Installed, Layer: Layer{
-		MediaType: pack.MediaType, Digest: digest.NewDigest(digest.SHA256, sum), Size: packed.n, By: p.By, DiffID: digest.FromBytes(made.Index),
-	}}, notMountable(p.By, err)
+	if err != nil {
+		return Package{}, notMountable(p.By, err)
+	}
+	p.Layer = Layer{MediaType: pack.MediaType, Digest: digest.NewDigest(digest.SHA256, sum), Size: packed.n, By: p.By, DiffID: digest.FromBytes(made.Index)}
+	return p, nil
 }
 
 // notMountable converts an error about files that no index can represent to fault.Invalid.
 func notMountable(what string, err error) error {
 	if refusal := (*erofs.Refusal)(nil); errors.As(err, &refusal) || errors.Is(err, pack.ErrTooLarge) {
-		return fault.Invalid.New(fmt.Sprintf("%s cannot be mounted: %v; request the image without mount", what, err), err)
+		return fault.Invalid.New(fmt.Sprintf("%s cannot be mounted: %v; request an image that is not mounted", what, err), err)
 	}
 	return err
 }
@@ -142,7 +167,43 @@ func addToBlob(w *pack.Writer, name string, h *tar.Header, content io.Reader) er
 // Mountable returns the artifact of an image, whose packages have these blobs. The files that the
 // image itself adds to the environment are in the index.
 func (m *Builder) Mountable(ctx context.Context, records []spec.Record, blobs []Package, image Image) (Mountable, error) {
-	index, err := m.index(ctx, blobs, image)
+	own := func(tree *erofs.Tree) error { return addOwn(ctx, tree, image) }
+	subject := describe(image.Manifest)
+	described, err := oci.ParseManifest(image.Manifest)
+	if err != nil {
+		return Mountable{}, err
+	}
+	notes := map[string]string{ocispec.AnnotationCreated: described.Annotations[ocispec.AnnotationCreated], spec.LockLabel: described.Annotations[spec.LockLabel]}
+	return m.mountable(ctx, records, blobs, own, environment.Config{}, ocispec.Manifest{Subject: &subject, Annotations: notes})
+}
+
+// Standalone returns the artifact of an environment without an image. Its Packages are blobs: the results of
+// Packages with the compression Mounted. The error is fault.Invalid for an environment that cannot be mounted.
+func (m *Builder) Standalone(ctx context.Context, e Environment) (Mountable, error) {
+	env, refused, err := e.activated(ctx, nil)
+	if err != nil {
+		return Mountable{}, err
+	}
+	lock, err := json.Marshal(e.Records)
+	if err != nil {
+		return Mountable{}, err
+	}
+	files, err := e.ownFiles(lock, nil, env)
+	if err != nil {
+		return Mountable{}, err
+	}
+	own := func(tree *erofs.Tree) error { return e.addFiles(tree, files) }
+	out, err := m.mountable(ctx, e.Records, e.Packages, own, environment.Config{Platform: platforms.Format(e.Platform), Env: env}, ocispec.Manifest{Annotations: e.annotations(lock)})
+	for _, r := range refused {
+		out.NotRun = append(out.NotRun, r.String())
+	}
+	return out, err
+}
+
+// mountable returns the artifact of packages, which have these blobs. own adds the files that are in no package.
+// The other arguments hold what is added to the config and to the manifest.
+func (m *Builder) mountable(ctx context.Context, records []spec.Record, blobs []Package, own func(*erofs.Tree) error, config environment.Config, manifest ocispec.Manifest) (Mountable, error) {
+	index, err := m.index(ctx, blobs, own)
 	if err != nil {
 		return Mountable{}, err
 	}
@@ -151,7 +212,7 @@ func (m *Builder) Mountable(ctx context.Context, records []spec.Record, blobs []
 		return Mountable{}, err
 	}
 	out := Mountable{Index: oci.NewDocument(environment.TypeIndex, packIndex(index))}
-	config := environment.Config{Prefix: spec.Prefix, Index: digest.FromBytes(index), Size: int64(len(index)), Inodes: int64(x.Inodes()), Packages: []environment.Package{}}
+	config.Prefix, config.Index, config.Size, config.Inodes, config.Packages = spec.Prefix, digest.FromBytes(index), int64(len(index)), int64(x.Inodes()), []environment.Package{}
 	for i, b := range blobs {
 		out.Blobs = append(out.Blobs, b.Layer)
 		out.ids = append(out.ids, x.Devices()[i].Name())
@@ -162,18 +223,18 @@ func (m *Builder) Mountable(ctx context.Context, records []spec.Record, blobs []
 		return Mountable{}, err
 	}
 	out.Config = oci.NewDocument(environment.TypeConfig, raw)
-	if out.Manifest, err = out.manifest(image); err != nil {
+	if out.Manifest, err = out.manifest(manifest); err != nil {
 		return out, err
 	}
 	// What clients would refuse must not be published.
 	if len(index) > limits.MountIndexRaw || len(out.Index.Bytes) > limits.MountIndex || len(raw) > limits.MountConfig || len(blobs) > limits.MountPackages || len(out.Manifest.Bytes) > limits.Document {
-		return out, fault.Invalid.Newf("The environment has too many packages or files to be mounted; request it without mount")
+		return out, fault.Invalid.Newf("The environment has too many packages or files to be mounted; request an image that is not mounted")
 	}
 	return out, nil
 }
 
-// index returns the index of an environment.
-func (m *Builder) index(ctx context.Context, blobs []Package, image Image) ([]byte, error) {
+// index returns the index of an environment. own adds the files that are in no package.
+func (m *Builder) index(ctx context.Context, blobs []Package, own func(*erofs.Tree) error) ([]byte, error) {
 	indexes := make([]*erofs.Index, len(blobs))
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(m.Concurrency, 2))
@@ -194,7 +255,7 @@ func (m *Builder) index(ctx context.Context, blobs []Package, image Image) ([]by
 		}
 		devices = append(devices, x.Devices()...)
 	}
-	if err := addOwn(ctx, tree, image); err != nil {
+	if err := own(tree); err != nil {
 		return nil, notMountable("The environment", err)
 	}
 	out, err := tree.Encode(devices)
@@ -271,6 +332,24 @@ func addOwn(ctx context.Context, tree *erofs.Tree, image Image) error {
 	})
 }
 
+// addFiles adds those of the environment's own files that are below the prefix.
+func (e Environment) addFiles(tree *erofs.Tree, files []ownFile) error {
+	for _, f := range files {
+		name, ok := strings.CutPrefix(f.name, strings.TrimPrefix(spec.Prefix, "/")+"/")
+		if !ok {
+			continue
+		}
+		if err := tree.Dir(path.Dir(name)); err != nil {
+			return err
+		}
+		err := tree.Add(name, erofs.Entry{Mode: erofs.ModeFile | 0o644, Mtime: e.created().Unix(), Device: erofs.Embedded, Size: uint64(len(f.text)), Data: []byte(f.text)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // packIndex compresses an index. The result does not depend on the machine.
 func packIndex(index []byte) []byte {
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
@@ -280,25 +359,17 @@ func packIndex(index []byte) []byte {
 	return z.EncodeAll(index, nil)
 }
 
-// manifest returns the manifest of the artifact.
-func (a Mountable) manifest(image Image) (oci.Document, error) {
-	layers := []ocispec.Descriptor{describe(a.Index)}
+// manifest returns the manifest of the artifact with the subject and the annotations of another one.
+func (a Mountable) manifest(m ocispec.Manifest) (oci.Document, error) {
+	m.Versioned, m.MediaType, m.ArtifactType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest, environment.Type
+	m.Config, m.Layers = describe(a.Config), []ocispec.Descriptor{describe(a.Index)}
 	for i, b := range a.Blobs {
 		d := b.descriptor()
 		d.Annotations = map[string]string{environment.BlobAnnotation: a.ids[i]}
-		layers = append(layers, d)
+		m.Layers = append(m.Layers, d)
 	}
-	subject := describe(image.Manifest)
-	m, err := oci.ParseManifest(image.Manifest)
-	if err != nil {
-		return oci.Document{}, err
-	}
-	notes := map[string]string{ocispec.AnnotationCreated: m.Annotations[ocispec.AnnotationCreated], spec.LockLabel: m.Annotations[spec.LockLabel]}
-	maps.DeleteFunc(notes, func(_, v string) bool { return v == "" })
-	raw, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: environment.Type,
-		Config: describe(a.Config), Layers: layers, Subject: &subject, Annotations: notes,
-	})
+	maps.DeleteFunc(m.Annotations, func(_, v string) bool { return v == "" })
+	raw, err := json.Marshal(m)
 	return oci.NewDocument(ocispec.MediaTypeImageManifest, raw), err
 }
 
@@ -306,9 +377,9 @@ func describe(doc oci.Document) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: doc.MediaType, Digest: doc.Digest, Size: int64(len(doc.Bytes))}
 }
 
-// PushMountable pushes the artifact without a tag. It returns the number of bytes of blobs that the
+// PushMountable pushes the artifact, with the tag of the target if it is named. It returns the number of bytes of blobs that the
 // registry did not have, and ErrEvicted if a blob was evicted.
-func (m *Builder) PushMountable(ctx context.Context, to Registry, a Mountable) (sent int64, err error) {
+func (m *Builder) PushMountable(ctx context.Context, to Registry, a Mountable, named bool) (sent int64, err error) {
 	for _, doc := range []oci.Document{a.Config, a.Index} {
 		if err := put(ctx, to, describe(doc), bytes.NewReader(doc.Bytes)); err != nil {
 			return 0, err
@@ -327,12 +398,16 @@ func (m *Builder) PushMountable(ctx context.Context, to Registry, a Mountable) (
 	if err := g.Wait(); err != nil {
 		return all.Load(), err
 	}
-	return all.Load(), to.Manifest(ctx, a.Manifest, false)
+	return all.Load(), to.Manifest(ctx, a.Manifest, named)
 }
 
 // NoteBlobs records the blobs of a pushed artifact that this worker has built, for other workers.
-func (m *Builder) NoteBlobs(ctx context.Context, records []spec.Record, packages, blobs []Package) {
-	m.noteAll(ctx, records, func(i int) (spec.LayerKey, digest.Digest) { return blobKey(packages[i]), blobs[i].Digest })
+func (m *Builder) NoteBlobs(ctx context.Context, records []spec.Record, blobs []Package) {
+	keys, err := m.blobKeys(records)
+	if err != nil {
+		return
+	}
+	m.noteAll(ctx, records, func(i int) (spec.LayerKey, digest.Digest) { return keys[i], blobs[i].Digest })
 }
 
 // noteAll records the blobs of packages that were pushed: of returns the key and the digest of the

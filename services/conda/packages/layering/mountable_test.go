@@ -39,11 +39,11 @@ func TestMountableHasTheImagesFiles(t *testing.T) {
 	if _, err := m.Push(ctx, target, image); err != nil {
 		t.Fatal(err)
 	}
-	sent, err := m.PushMountable(ctx, target, made)
+	sent, err := m.PushMountable(ctx, target, made, false)
 	if err != nil || sent == 0 {
 		t.Fatalf("%d bytes were sent, %v", sent, err)
 	}
-	if sent, err = m.PushMountable(ctx, target, made); err != nil || sent != 0 {
+	if sent, err = m.PushMountable(ctx, target, made, false); err != nil || sent != 0 {
 		t.Errorf("%d bytes were sent again, %v", sent, err)
 	}
 	if diff := cmp.Diff(imageFiles(ctx, t, m, image), mountedFiles(ctx, t, m, made, blobs)); diff != "" {
@@ -239,5 +239,64 @@ func addTree(t *testing.T, x *erofs.Index, dir uint64, at string, devices []stri
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStandalone checks that an environment without an image has the same index and blobs as that of an image, which
+// are made once, whichever is made first.
+func TestStandalone(t *testing.T) {
+	t.Parallel()
+	base := bases(t, testkit.NewRegistry(t, testkit.Open), true)["amd64"]
+	var asked atomic.Int32
+	lock := environment(t, &asked)
+	standalone := func(dir string, missing int) layering.Mountable {
+		t.Helper()
+		m := newBuilder(t, dir)
+		m.Compression = layering.Mounted
+		m.Known = func(there, n int) {
+			if n != missing {
+				t.Errorf("%d blobs are missing instead of %d, %d exist", n, missing, there)
+			}
+		}
+		blobs, err := m.Packages(t.Context(), lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := m.Standalone(t.Context(), layering.Environment{
+			Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}, Title: "libcurl=8.4", Specs: []string{"libcurl=8.4", "it's"}, Records: lock, Packages: blobs,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	dir := t.TempDir()
+	first := standalone(dir, len(lock))
+	m := newBuilder(t, dir)
+	packages, err := m.Packages(t.Context(), lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Blobs(t.Context(), lock, packages, func(there, missing int) {
+		if missing != 0 {
+			t.Errorf("%d blobs are missing for the image, %d exist", missing, there)
+		}
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	imagesFirst := t.TempDir()
+	_, ofImage, _ := mountable(t, newBuilder(t, imagesFirst), base, lock)
+	second := standalone(imagesFirst, 0)
+	if first.Manifest.Digest != second.Manifest.Digest || first.Index.Digest != ofImage.Index.Digest {
+		t.Errorf("the artifacts differ:\n%s\n%s\n%s", first.Manifest.Bytes, second.Manifest.Bytes, ofImage.Manifest.Bytes)
+	}
+	a, err := mounted.Parse(first.Manifest.Bytes)
+	if err != nil || a.Subject != "" || len(a.Blobs) != len(lock) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	c, err := mounted.ParseConfig(first.Config.Bytes)
+	if err != nil || c.Platform != "linux/amd64" || !slices.ContainsFunc(c.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=/opt/conda/bin:") }) {
+		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -18,12 +18,15 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/layertar"
 	"slipway.dev/services/internal/ztoc"
+	"slipway.dev/services/mount/pack"
 )
 
 // tarball writes a layer. Each folder is written once, before its content, and is the same
-// in every layer, so that the order of layers does not matter for folders.
+// in every layer, so that the order of layers does not matter for folders. For Mounted it writes the same
+// entries to a blob instead.
 type tarball struct {
 	tar      *tar.Writer
+	blob     *pack.Writer // instead of tar and packer; nil for a layer
 	packer   *packer
 	packed   *counter
 	sum, raw hash.Hash // of the compressed bytes, and of the tar
@@ -39,6 +42,10 @@ type tarball struct {
 func newTarball(out io.Writer, prefix string, c encoding) (*tarball, error) {
 	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, encoding: c}
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
+	if c.Compression == Mounted {
+		t.blob = pack.NewWriter(t.packed)
+		return t, nil
+	}
 	var err error
 	t.packer, err = c.packer(t.packed)
 	to := []io.Writer{t.packer}
@@ -82,6 +89,9 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 		return fault.Invalid.Newf("%.200q is both a folder and a file, or occurs twice", h.Name)
 	}
 	t.seen[h.Name] = h.Typeflag
+	if t.blob != nil {
+		return t.pack(h, content)
+	}
 	if err := t.header(h); err != nil {
 		return err
 	}
@@ -114,7 +124,25 @@ func (t *tarball) folder(name string) error {
 		return err
 	}
 	t.seen[name] = tar.TypeDir
+	if t.blob != nil {
+		return t.pack(&tar.Header{Typeflag: tar.TypeDir, Name: name}, nil)
+	}
 	return t.header(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+}
+
+// pack writes an entry to the blob, as if it had been read from a tar.
+func (t *tarball) pack(h *tar.Header, content io.Reader) error {
+	if !strings.HasPrefix(h.Name, t.prefix+"/") {
+		return nil // a parent of the prefix
+	}
+	h.ModTime = h.ModTime.Round(time.Second)
+	if err := addToBlob(t.blob, t.below(h.Name), h, content); err != nil || h.Typeflag != tar.TypeReg {
+		return err
+	}
+	if n, err := content.Read(make([]byte, 1)); n > 0 || err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s is longer than its stated size: %w", h.Name, cmp.Or(err, tar.ErrWriteTooLong))
+	}
+	return nil
 }
 
 // header writes a header.
@@ -137,6 +165,9 @@ func checkName(name string) error {
 
 // close completes the layer and returns its description.
 func (t *tarball) close() (Package, error) {
+	if t.blob != nil {
+		return t.closeBlob()
+	}
 	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
 		return Package{}, err
 	}
@@ -148,5 +179,15 @@ func (t *tarball) close() (Package, error) {
 	t.Layer = Layer{
 		MediaType: t.encoding.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: diffID, Annotations: annotations,
 	}
+	return t.Package, nil
+}
+
+// closeBlob completes the blob and returns its description.
+func (t *tarball) closeBlob() (Package, error) {
+	made, err := t.blob.Close()
+	if err != nil {
+		return Package{}, err
+	}
+	t.Layer = Layer{MediaType: pack.MediaType, Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.FromBytes(made.Index)}
 	return t.Package, nil
 }
