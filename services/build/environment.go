@@ -12,17 +12,26 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
+// formatEnvironment is the format of recipes for an environment that is mounted and has no image.
+const formatEnvironment = "environment"
+
+// hasEnvironment reports whether the result of a recipe is, or is stored with, the artifact with which its
+// environment is mounted.
+func hasEnvironment(r *buildv1.Recipe) bool {
+	return r.GetMount() || r.GetFormat() == formatEnvironment
+}
+
 // isMounted reports whether an image, or one that it lists, is stored with the artifact with which its
 // environment is mounted.
 func isMounted(req *buildv1.SubmitBuildRequest) bool {
-	return req.GetRecipe().GetMount() || slices.ContainsFunc(req.GetParts(), isMounted)
+	return hasEnvironment(req.GetRecipe()) || slices.ContainsFunc(req.GetParts(), isMounted)
 }
 
 // hasEnvironments reports whether the registry still has the artifacts with the environments of a build
 // and of the builds whose images it lists. A registry may delete artifacts, which have no tag, and keep
 // the image.
 func (s *Service) hasEnvironments(ctx context.Context, rec store.Record, repo upstream.Repository, access upstream.Access) (bool, error) {
-	if rec.Request.GetRecipe().GetMount() {
+	if hasEnvironment(rec.Request.GetRecipe()) {
 		if rec.Environment == "" {
 			return false, nil
 		}

@@ -87,9 +87,7 @@ func (s *Service) buildPlan(r request.Resolved, contentID string, t *buildv1.Tar
 		Frozen:     r.Raw.GetFreeze() || r.Raw.GetMirror(),
 		Mirror:     r.Raw.GetMirror(),
 	}
-	if r.IsSif() {
-		plan.Format = request.FormatSif
-	}
+	plan.Format = request.FormatOf(r.Raw.GetFormat())
 	if !plan.GetMirror() { // a mirror has all platforms
 		plan.Platform = oci.Platforms(r.Platforms)
 	}

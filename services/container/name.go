@@ -126,9 +126,7 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 		Name:   t.GetRepository(), Reference: cmp.Or(t.GetTag(), t.GetDigest()), Platform: b.GetPlatform(), Identity: who,
 		BuildId: id, Built: b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, Frozen: b.GetFrozen(), Mirror: b.GetMirror(),
 	}
-	if b.GetFormat() == request.FormatSif {
-		plan.Format = request.FormatSif
-	}
+	plan.Format = request.FormatOf(b.GetFormat())
 	return plan, s.checkExists(ctx, plan)
 }
 

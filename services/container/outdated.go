@@ -50,6 +50,9 @@ func (s *Service) outdated(ctx context.Context, r request.Resolved, known solved
 	if failure == "build" { // a push, a timeout or a cancellation is not caused by the lock
 		return &outdatedError{why: "the image could not be built of the lock that was stored for this request", ownOnly: known.packages.Steps != ""}
 	}
+	if r.IsEnvironment() {
+		return nil
+	}
 	base := known.packages.Base
 	if _, issued := r.Issued[base]; issued || s.deps.owns(base.Registry, base.Repository) {
 		return nil

@@ -92,8 +92,11 @@ func (s *Service) submitLayers(ctx context.Context, r request.Resolved, known so
 	return out, err
 }
 
-// baseOf returns the digest of the base image of packages.
+// baseOf returns the digest of the base image of packages; request.NoBase for an environment without an image.
 func (s *Service) baseOf(ctx context.Context, r request.Resolved, known solved) (digest.Digest, error) {
+	if r.IsEnvironment() {
+		return request.NoBase, nil
+	}
 	base := known.packages.Base
 	switch _, issued := r.Issued[base]; {
 	case issued:

@@ -84,6 +84,11 @@ def test_bodies(calls: Calls, tmp_path: Path) -> None:
         "buildCompression": {"mode": "gzip", "level": 0, "force": True}, "asOf": "2026-01-01",
     }  # fmt: skip
     assert body(calls, packages=["a"], keep=True) == {"packages": {"type": "CONDA", "entries": ["a"]}, "keep": True}
+    assert body(calls, packages=["a"], mounted=True) == {"packages": {"type": "CONDA", "entries": ["a"]}, "format": "environment"}
+    with pytest.raises(ValueError, match="mounted is for packages"):
+        body(calls, image="x", mounted=True)
+    with pytest.raises(ValueError, match="either singularity or mounted"):
+        body(calls, packages=["a"], mounted=True, singularity=True)
     with pytest.raises(ValueError, match="keep is for packages"):
         body(calls, image="x", keep=True)
     layer = slipway.Layer("https://x.test/l.tar.gz", "sha256:" + "0" * 64, "sha256:" + "1" * 64, 7)

@@ -37,6 +37,8 @@ type Recipe struct {
 	basePackages []string
 	// mambaImage and baseImage are fully qualified.
 	mambaImage, baseImage string
+	// baseField is the field of the request that sets baseImage; "" for the default one.
+	baseField string
 	// commands are the last lines of the Dockerfile, and commandsField is the field of the
 	// request that they come from.
 	commands      []string
@@ -169,6 +171,9 @@ func (r Recipe) pip() []string {
 
 // BaseImage returns the fully qualified base image of the packages.
 func (r Recipe) BaseImage() string { return r.baseImage }
+
+// OwnBase returns the field of the request with its own base image; "" if it has the default one.
+func (r Recipe) OwnBase() string { return r.baseField }
 
 // OwnInstaller returns the installer image that the request chose, fully qualified; ""
 // if it named none, or only the default of a client library.

@@ -127,7 +127,7 @@ func (r *Recipe) setImages(p *containerv1.Packages, usual Defaults) (err error) 
 	base, err := single(ofConda, ofPixi)
 	r.baseImage = usual.Base
 	if base.field != "" {
-		r.baseImage = base.values[0]
+		r.baseImage, r.baseField = base.values[0], base.field
 	}
 	if ofConda.field == "" && ofPixi.field != "" {
 		r.show(func(o *containerv1.CondaOptions) { o.BaseImage = p.GetPixiOpts().GetBaseImage() })

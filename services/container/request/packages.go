@@ -87,6 +87,9 @@ func (p Parsed) packagesOf(c conda.Recipe) (Packages, error) {
 	case own != "":
 		out.byInstaller("packages.condaOpts.mambaImage", own)
 	}
+	if p.IsEnvironment() {
+		return p.environmentOf(c, out)
+	}
 	if p.Raw.GetMount() && out.Steps != "" {
 		return out, fault.Invalid.Newf("mount is for packages that are put into layers as they are, but %s requires build steps; leave one of them out", out.Steps)
 	}
@@ -158,6 +161,8 @@ func (p Parsed) OnlyLayers(of Packages) string {
 		return "This server cannot make an image of a lock: no process plays the role conda, no worker assembles images from packages, or the lock is too large. `slipway info` shows what it can do"
 	case of.HasFallback():
 		return "packages.cranFallback: this server cannot solve the packages first: no process plays the role conda, or no worker assembles images from packages. `slipway info` shows what it can do"
+	case p.IsEnvironment():
+		return "format environment: this server cannot make an environment of these packages: no process plays the role conda, or no worker assembles packages. `slipway info` shows what it can do"
 	case p.Raw.GetMount():
 		return "mount: this server cannot assemble an image from its packages: no process plays the role conda, or no worker assembles images. `slipway info` shows what it can do"
 	case p.Raw.GetKeep():

@@ -58,6 +58,11 @@ func Parse(raw *containerv1.ContainerRequest, owns func(registry, repository str
 // CheckContent performs the checks after authentication that need no recipe. deprecated
 // reports whether the request used the deprecated path.
 func (p Parsed) CheckContent(deprecated bool) error {
+	if p.IsEnvironment() {
+		if err := p.checkEnvironment(); err != nil {
+			return err
+		}
+	}
 	if p.Raw.GetMount() {
 		if err := p.checkMount(); err != nil {
 			return err
@@ -90,6 +95,9 @@ func (p Parsed) Platform() ocispec.Platform { return p.Platforms[0] }
 
 // IsSif reports whether a Singularity image is requested.
 func (p Parsed) IsSif() bool { return p.Raw.GetFormat() == FormatSif }
+
+// IsEnvironment reports whether an environment without an image is requested.
+func (p Parsed) IsEnvironment() bool { return p.Raw.GetFormat() == FormatEnvironment }
 
 // IsPermanent reports whether the request's additions become part of an image that outlives every
 // name. A mirror has no additions.

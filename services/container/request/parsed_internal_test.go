@@ -66,7 +66,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"file and packages", `{` + file + `, ` + conda + `}`, "containerFile and packages exclude each other"},
 		{"packages and environment", `{"condaFile": "eA==", ` + conda + `}`, "packages and condaFile exclude each other"},
 		{"image name", `{"containerImage": "https://a"}`, "containerImage: "},
-		{"format", `{"containerImage": "a", "format": "zip"}`, `format must be one of docker, oci, sif, not "zip"`},
+		{"format", `{"containerImage": "a", "format": "zip"}`, `format must be one of docker, oci, sif, environment, not "zip"`},
 		{"strategy", `{"containerImage": "a", "nameStrategy": "x"}`, `nameStrategy must be one of none, tagPrefix, imageSuffix, not "x"`},
 		{"template", `{"containerImage": "a", "buildTemplate": "x"}`, "buildTemplate must be one of"},
 		{"mirror without an image", `{"mirror": true, "buildRepository": "h.io/x"}`, "mirror needs containerImage"},

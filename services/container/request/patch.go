@@ -88,12 +88,12 @@ func (e Earlier) Locks() (out conda.Locks) {
 // called with the parsed packages.
 func (e Earlier) Request(lock string) *containerv1.ContainerRequest {
 	from := e.Record
-	source := e.Parts[0].GetRecipe().GetSource()
+	packages := &containerv1.Packages{Type: "CONDA", Environment: base64.StdEncoding.EncodeToString([]byte(lock))}
+	if source := e.Parts[0].GetRecipe().GetSource(); source != nil {
+		packages.CondaOpts = &containerv1.CondaOptions{BaseImage: source.GetRegistry() + "/" + source.GetRepository() + "@" + source.GetReference()}
+	}
 	return &containerv1.ContainerRequest{
-		Packages: &containerv1.Packages{
-			Type: "CONDA", Environment: base64.StdEncoding.EncodeToString([]byte(lock)),
-			CondaOpts: &containerv1.CondaOptions{BaseImage: source.GetRegistry() + "/" + source.GetRepository() + "@" + source.GetReference()},
-		},
+		Packages:          packages,
 		ContainerPlatform: e.Platform, Format: from.GetFormat(), Freeze: from.GetFreeze(), Mount: from.GetMount(), Soci: from.GetSoci(), BuildRepository: from.GetBuildRepository(),
 		CacheRepository: from.GetCacheRepository(), NameStrategy: from.GetNameStrategy(), Keep: from.GetKeep(), KeepScope: from.GetKeepScope(), Compression: compressionAgain(e.Parts[0].GetRecipe().GetCompression()),
 	}
@@ -115,6 +115,9 @@ func compressionAgain(c *containerv1.Compression) *containerv1.Compression {
 func (e Earlier) Apply(p Parsed, to *Packages) error {
 	recipe := e.Parts[0].GetRecipe()
 	to.conda = to.conda.Patched(recipe.GetCondaFile(), recipe.GetCondaOptions(), recipe.GetVariables())
+	if p.IsEnvironment() { // nothing is run on it
+		return nil
+	}
 	after, err := readDockerfile(PackagesField, "FROM "+to.conda.BaseImage()+"\n"+recipe.GetContainerFile(), p.Platforms)
 	if err != nil {
 		return err

@@ -72,8 +72,8 @@ func (r Resolved) StepsPlan(of Packages, known Solution) BuildPlan {
 	return out
 }
 
-// PackagePlan returns the plan to assemble an image from Conda packages on a base image. The
-// packages are those of a lock, or pending if it is nil.
+// PackagePlan returns the plan to assemble an image from Conda packages on a base image, or an environment
+// without an image. The packages are those of a lock, or pending if it is nil.
 func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) BuildPlan {
 	out := BuildPlan{Field: of.after.Field, names: of.conda.Naming(), condaFile: of.conda.Text()}
 	if lock == nil {
@@ -84,7 +84,11 @@ func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) Bui
 	}
 	for _, p := range of.after.Parts {
 		part := PlanPart{Images: p.Images, recipe: r.recipe("conda", of.after, p, out.condaFile)}
-		part.recipe.Source = &containerv1.Source{Registry: of.Base.Registry, Repository: of.Base.Repository, Reference: base.String()}
+		if r.IsEnvironment() {
+			part.recipe.Format = FormatEnvironment
+		} else {
+			part.recipe.Source = &containerv1.Source{Registry: of.Base.Registry, Repository: of.Base.Repository, Reference: base.String()}
+		}
 		part.recipe.Mount, part.recipe.KeepPackages = r.Raw.GetMount(), r.KeepPackages
 		part.recipe.CondaOptions, part.recipe.Variables = of.conda.Options(), of.conda.Environment.Variables
 		query := of.LockQuery(p.Platform)

@@ -66,7 +66,7 @@ type closedSet struct {
 
 func closedSets(r *containerv1.ContainerRequest) []closedSet {
 	return []closedSet{
-		{"format", r.GetFormat(), []string{"docker", "oci", "sif"}},
+		{"format", r.GetFormat(), []string{"docker", "oci", FormatSif, FormatEnvironment}},
 		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
 		{"buildTemplate", r.GetBuildTemplate(), buildTemplates()},
 		{"packages.cranFallback", r.GetPackages().GetCranFallback(), []string{conda.FallbackSource}},
@@ -119,6 +119,7 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		asked bool
 	}{
 		{"scanMode of a Singularity image", IsScanned(r) && r.GetFormat() == FormatSif},
+		{"scanMode of an environment without an image", IsScanned(r) && r.GetFormat() == FormatEnvironment},
 		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && !IsScanned(r)},
 	} {
 		if f.asked {
@@ -264,5 +265,17 @@ func servedPlatform(s string) (ocispec.Platform, error) {
 	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", fault.Quote(s)), err)
 }
 
-// FormatSif requests a Singularity image.
-const FormatSif = "sif"
+const (
+	// FormatSif requests a Singularity image.
+	FormatSif = "sif"
+	// FormatEnvironment requests an environment of Conda packages that is mounted, without an image.
+	FormatEnvironment = "environment"
+)
+
+// FormatOf returns the format of the plan of a result with the format of a recipe: "" for an OCI image.
+func FormatOf(recipe string) string {
+	if recipe == FormatSif || recipe == FormatEnvironment {
+		return recipe
+	}
+	return ""
+}

@@ -64,6 +64,7 @@ def container(
     keep: bool = False,
     cache_repository: str | None = None,
     singularity: bool = False,
+    mounted: bool = False,
     compression: str | None = None,
     name_strategy: str | None = None,
     dry_run: bool = False,
@@ -103,6 +104,8 @@ def container(
         keep: Whether to give an image of Conda packages a public name that does not expire. Everyone can see its packages.
         cache_repository: The repository to cache the layers of builds in.
         singularity: Whether to create a Singularity image; its name is then for ``oras://``.
+        mounted: Whether to create an environment that ``slipway run`` mounts, instead of an image. Only for packages or an
+            environment.
         compression: The compression of built layers, such as ``"zstd:19"``; with ``",force"`` also of base images.
         name_strategy: ``"none"``, ``"tagPrefix"`` (the default) or ``"imageSuffix"``.
         dry_run: Whether to only return the response, and build nothing.

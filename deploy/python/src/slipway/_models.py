@@ -215,7 +215,7 @@ class CondaOptions:
 class Build:
     """The record of a build. ``digest`` is that of the image, once it was pushed; ``duration`` is in seconds.
 
-    ``environment`` is the digest of the artifact of a mounted environment.
+    ``environment`` is the digest of the artifact of a mounted environment; ``digest`` if there is no image.
     """
 
     build_id: str = ""

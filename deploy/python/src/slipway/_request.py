@@ -49,6 +49,7 @@ def container_body(
     keep: bool,
     cache_repository: str | None,
     singularity: bool,
+    mounted: bool,
     compression: str | None,
     name_strategy: str | None,
     dry_run: bool,
@@ -60,10 +61,12 @@ def container_body(
         raise ValueError(f"give exactly one of {', '.join(sources)}; {' and '.join(given) or 'none of them'} was given")
     if context is not None and dockerfile is None and not commands:
         raise ValueError("context is the files of a dockerfile, or of commands; give one of these too")
+    if singularity and mounted:
+        raise ValueError("give either singularity or mounted")
     conda = {
         "channels": channels, "environment_name": environment_name, "r_packages": r_packages, "base_image": base_image,
         "base_packages": base_packages, "commands": commands, "compile_python": compile_python, "as_of": as_of,
-        "min_age": min_age, "min_age_except": min_age_except, "refresh": refresh, "keep": keep,
+        "min_age": min_age, "min_age_except": min_age_except, "refresh": refresh, "keep": keep, "mounted": mounted,
     }  # fmt: skip
     if packages is None and environment is None:
         for name, value in conda.items():
@@ -88,7 +91,7 @@ def container_body(
         "freeze": freeze is not None,
         "keep": keep,
         "cacheRepository": cache_repository,
-        "format": "sif" if singularity else None,
+        "format": "sif" if singularity else "environment" if mounted else None,
         "buildCompression": None if compression is None else _compression(compression),
         "nameStrategy": name_strategy,
         "dryRun": dry_run,

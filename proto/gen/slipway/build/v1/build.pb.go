@@ -355,8 +355,8 @@ type Build struct {
 	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
 	// "internal".
 	ReasonCode *string `protobuf:"bytes,19,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
-	// Digest of the artifact with which the image's environment is mounted; only for a build with
-	// mount that has succeeded.
+	// Digest of the artifact with which the environment is mounted; only for a build with mount, or with
+	// the format environment, that has succeeded.
 	Environment   *string `protobuf:"bytes,20,opt,name=environment,proto3,oneof" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -110,7 +110,7 @@ type Result struct {
 	// What the worker has read to make the image; only if the image was pushed.
 	Inputs *Inputs `protobuf:"bytes,14,opt,name=inputs,proto3" json:"inputs,omitempty"`
 	// Digest of the artifact with which the image's environment is mounted; only if the recipe has
-	// mount and the image was pushed.
+	// mount or the format "environment", and the result was pushed.
 	Environment   string `protobuf:"bytes,15,opt,name=environment,proto3" json:"environment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,7 +43,8 @@ type Recipe struct {
 	ContextData []byte `protobuf:"bytes,4,opt,name=context_data,json=contextData,proto3" json:"context_data,omitempty"`
 	// The platform, e.g. "linux/amd64"; "" for the engine "mirror".
 	Platform string `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
-	// "oci", or "sif" for a Singularity image.
+	// "oci", "sif" for a Singularity image, or "environment" for an environment of the engine "conda" that is
+	// mounted and has no image.
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// The configuration that is part of a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
@@ -54,7 +55,7 @@ type Recipe struct {
 	// The Conda environment as the user wrote it; "" if no environment was given. The build uses files
 	// instead.
 	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
-	// The base or source image, if there is one; absent for a user's Dockerfile. Its reference is
+	// The base or source image, if there is one; absent for a user's Dockerfile, and for an environment without an image. Its reference is
 	// the digest of a manifest or index. With the engine "buildkit" it is the image that an
 	// earlier step of the same build has pushed.
 	Source *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`

@@ -56,7 +56,7 @@ type Plan struct {
 	// Whether the image is frozen in a user's repository. The token itself then serves nothing:
 	// the source is the name to pull.
 	Frozen bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	// "sif" for a Singularity image; otherwise "".
+	// "sif" for a Singularity image, "environment" for an environment without an image; otherwise "".
 	Format string `protobuf:"bytes,13,opt,name=format,proto3" json:"format,omitempty"`
 	// Whether a build copies the image to a user's repository with all platforms and referrers.
 	// Then frozen is also set.

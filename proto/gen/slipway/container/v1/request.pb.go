@@ -54,7 +54,8 @@ type ContainerRequest struct {
 	// Whether to freeze the image: to push it to build_repository under a permanent name.
 	Freeze bool `protobuf:"varint,10,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	// "docker" or "oci" for an OCI image (the default), "sif" for a Singularity
-	// image.
+	// image, "environment" for an environment of Conda packages that is only
+	// mounted with `slipway run`, without an image.
 	Format string `protobuf:"bytes,11,opt,name=format,proto3" json:"format,omitempty"`
 	// An access token of the platform. Secret.
 	PlatformAccessToken string `protobuf:"bytes,12,opt,name=platform_access_token,json=platformAccessToken,proto3" json:"platform_access_token,omitempty"`
@@ -1119,7 +1120,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xf0\x10\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xff\x10\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12-\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\rcontainerFile\x12P\n" +
@@ -1132,8 +1133,8 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\ttimestamp\x18\b \x01(\tB\x05\x90\xb5\x18\x80\x01R\ttimestamp\x12'\n" +
 	"\vfingerprint\x18\t \x01(\tB\x05\x90\xb5\x18\x80\bR\vfingerprint\x12\x16\n" +
 	"\x06freeze\x18\n" +
-	" \x01(\bR\x06freeze\x120\n" +
-	"\x06format\x18\v \x01(\tB\x18\xaa\xb5\x18\x06docker\xaa\xb5\x18\x03oci\xaa\xb5\x18\x03sifR\x06format\x122\n" +
+	" \x01(\bR\x06freeze\x12?\n" +
+	"\x06format\x18\v \x01(\tB'\xaa\xb5\x18\x06docker\xaa\xb5\x18\x03oci\xaa\xb5\x18\x03sif\xaa\xb5\x18\venvironmentR\x06format\x122\n" +
 	"\x15platform_access_token\x18\f \x01(\tR\x13platformAccessToken\x12,\n" +
 	"\x12tower_access_token\x18\r \x01(\tR\x10towerAccessToken\x124\n" +
 	"\x16platform_refresh_token\x18\x0e \x01(\tR\x14platformRefreshToken\x12.\n" +

@@ -33,6 +33,7 @@ type Flags struct {
 func Command(s *session.Settings) *cobra.Command {
 	var f image.RecipeFlags
 	var conda Flags
+	format := ""
 	cmd := &cobra.Command{
 		Use:   "conda [PACKAGE...]",
 		Short: "Build an image from Conda packages",
@@ -53,6 +54,9 @@ running. An image that was built before is not built again.
 A solution is cached: for some weeks the same request resolves to the same
 packages. With --refresh it is solved again, and the new solution is cached.
 
+With --format environment, no image is made: the name is that of an environment for
+` + "`slipway run`" + `, which mounts it. That takes the server less time than an image.
+
 With --dry-run nothing is built: the name is printed, and on standard error the
 packages that would be in the image, with what would be downloaded.`,
 		Example: `  docker run --rm $(slipway conda samtools=1.20 --await) samtools --version
@@ -60,12 +64,16 @@ packages that would be in the image, with what would be downloaded.`,
   slipway conda --file pixi.lock --environment test
   slipway conda --file environment.yml --freeze registry.example.org/team/tools --await
   slipway pull $(slipway conda samtools=1.20 --sif) --sif samtools.sif
+  slipway run $(slipway conda samtools=1.20 --format environment --await) -- samtools --version
   slipway conda samtools=1.20 bwa --dry-run
   slipway conda jq --base-image debian:12 --run 'RUN useradd worker' --run 'USER worker'`,
 		Args: func(_ *cobra.Command, args []string) error { return conda.check(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req, err := conda.request(cmd, args)
 			if err != nil {
+				return err
+			}
+			if err := f.SetFormat(req, format); err != nil {
 				return err
 			}
 			if err := f.Run(cmd, s, req); err != nil || !f.DryRun || f.Output.IsDocument() {
@@ -77,6 +85,8 @@ packages that would be in the image, with what would be downloaded.`,
 	}
 	conda.add(cmd)
 	f.Add(cmd, s)
+	cmd.Flags().StringVar(&format, "format", "", "What is made: oci, an image; sif, a Singularity image, as with --sif; or environment, which only slipway run uses (default: oci).")
+	usage.CompleteFlag(cmd, "format", "oci", "sif", "environment")
 	return cmd
 }
 

@@ -52,6 +52,19 @@ func (f *RecipeFlags) AddTarget(cmd *cobra.Command, s *session.Settings) {
 	}
 }
 
+// SetFormat sets the format of a request; "" for that of the other flags.
+func (f *RecipeFlags) SetFormat(req *containerv1.ContainerRequest, format string) error {
+	switch {
+	case format != "" && format != "oci" && format != "sif" && format != "environment":
+		return usage.Errorf("--format must be oci, sif or environment, not %q", format)
+	case format != "" && format != "sif" && f.sif:
+		return usage.Errorf("--sif and --format %s exclude each other", format)
+	}
+	f.sif = f.sif || format == "sif"
+	req.Format = format
+	return nil
+}
+
 // Run requests the image, waits for it if requested, and prints its name.
 func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containerv1.ContainerRequest) error {
 	ctx := cmd.Context()

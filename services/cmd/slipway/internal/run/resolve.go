@@ -248,6 +248,12 @@ func (l *launch) load(n cache.Name) error {
 		return err
 	}
 	l.manifest, l.config, l.prefix = manifest, config, described.Prefix
+	if n.Environment == n.ImageDigest { // there is no image
+		l.image = described.Env
+	}
+	if this := "linux/" + runtime.GOARCH; described.Platform != "" && described.Platform != this {
+		return fmt.Errorf("the environment is for %.40s, and this machine is %s", described.Platform, this)
+	}
 	return nil
 }
 
@@ -284,7 +290,10 @@ func isImageName(s string) bool {
 	return len(m[1]) <= len(":")+128 && (m[2] == "" || len(m[2]) == len("@sha256:")+64)
 }
 
-// subject returns the name of an image, or the request for one.
+// formatEnvironment is the format of requests for an environment without an image.
+const formatEnvironment = "environment"
+
+// subject returns the name of an image or environment, or the request for one.
 func (f *flags) subject(cmd *cobra.Command, args []string) (string, *containerv1.ContainerRequest, error) {
 	if len(args) == 1 && f.file == "" {
 		if strings.HasPrefix(args[0], layoutScheme+"://") || isImageName(args[0]) {
@@ -301,7 +310,10 @@ func (f *flags) subject(cmd *cobra.Command, args []string) (string, *containerv1
 		return "", nil, usage.Errorf("give either packages or --file")
 	}
 	req := f.conda.Options(cmd)
-	req.Packages.Type, req.Packages.Entries, req.Mount = "CONDA", args, true
+	req.Packages.Type, req.Packages.Entries = "CONDA", args
+	if req.Format = formatEnvironment; f.base || req.GetPackages().GetCondaOpts().GetBaseImage() != "" {
+		req.Format, req.Mount = "", true // an image is used as well
+	}
 	if f.file != "" {
 		var err error
 		if req.Packages.Environment, err = image.Encoded(cmd, f.file); err != nil {
@@ -312,7 +324,16 @@ func (f *flags) subject(cmd *cobra.Command, args []string) (string, *containerv1
 	return "", req, nil
 }
 
-// submit requests the image of packages, and waits until it exists. A server of an earlier release does not report the environment.
+// earlierServer adds advice to the error of a server that does not know the format of a request.
+func earlierServer(req *containerv1.ContainerRequest, err error) error {
+	no := (*session.Refused)(nil)
+	if req.GetFormat() == formatEnvironment && errors.As(err, &no) && no.Status == http.StatusBadRequest && strings.HasPrefix(no.Error(), "format must be one of") {
+		return fmt.Errorf("%w. The server is of an earlier release, which makes no environment without an image: update the server, or let it make an image as well, with --base-image IMAGE", err)
+	}
+	return err
+}
+
+// submit requests the environment or the image of packages, and waits until it exists. A server of an earlier release does not report the environment.
 func (f *flags) submit(cmd *cobra.Command, s *session.Settings, req *containerv1.ContainerRequest) (requested, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -327,7 +348,7 @@ func (f *flags) submit(cmd *cobra.Command, s *session.Settings, req *containerv1
 	}
 	_, res, err := c.Submit(cmd.Context(), req)
 	if err != nil {
-		return requested{}, fmt.Errorf("requesting the environment: %w", err)
+		return requested{}, fmt.Errorf("requesting the environment: %w", earlierServer(req, err))
 	}
 	if !res.GetSucceeded() {
 		show := follow.NewConsole(cmd.ErrOrStderr(), s.IsLive(cmd.ErrOrStderr()), true)

@@ -3,17 +3,22 @@ package run_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -21,6 +26,7 @@ import (
 
 	"slipway.dev/services/cmd/slipway/internal/run"
 	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/mount/environment"
 	"slipway.dev/services/mount/mounttest"
 )
 
@@ -196,6 +202,49 @@ func TestCommandInEnvironment(t *testing.T) {
 		if out != "" || code == 0 || !strings.Contains(messages, "Read-only file system") {
 			t.Errorf("%s: capabilities %q, exit code %d of a write, messages %s", share, out, code, messages)
 		}
+	}
+}
+
+// An environment without an image has its own variables, and is only for its platform.
+func TestEnvironmentWithoutImage(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	tools := mounttest.Pack(t, mounttest.Files{"bin/greet": "#!/bin/sh\necho hello $TOOL $(cat /opt/conda/share/x)\n", "share/x": "x"})
+	env := []string{"PATH=/opt/conda/bin:/usr/bin:/bin", "TOOL=from the environment"}
+	l := mounttest.WriteStandalone(t, filepath.Join(u.home, "layout"), environment.Config{Platform: "linux/" + runtime.GOARCH, Env: env}, tools)
+	for _, args := range [][]string{{"--idle=1s"}, {"--no-share"}, {"--offline", "--no-share"}} {
+		out, messages, code := u.run(t, append(append([]string{"run"}, args...), l.Name(), "--", "greet")...)
+		if out != "hello from the environment x\n" || code != 0 {
+			t.Errorf("%v: output %q, exit code %d, messages %s", args, out, code, messages)
+		}
+	}
+	if _, messages, code := u.run(t, "run", "--base", l.Name(), "--", "greet"); code == 0 || !strings.Contains(messages, "has no root") {
+		t.Errorf("with --base: exit code %d, messages %s", code, messages)
+	}
+	other := mounttest.WriteStandalone(t, filepath.Join(u.home, "other"), environment.Config{Platform: "linux/riscv64"}, tools)
+	if _, messages, code := u.run(t, "run", other.Name(), "--", "greet"); code == 0 || !strings.Contains(messages, "is for linux/riscv64, and this machine is linux/") {
+		t.Errorf("of another platform: exit code %d, messages %s", code, messages)
+	}
+}
+
+// A server of an earlier release rejects the format. The command states what helps, and requests nothing else.
+func TestEarlierServer(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Format string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Format != "environment" {
+			t.Errorf("%s %s: %+v, %v", r.Method, r.URL, body, err)
+		}
+		requests.Add(1)
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"message": "format must be one of docker, oci, sif, not \"environment\""}`)
+	}))
+	t.Cleanup(server.Close)
+	_, messages, code := u.run(t, "--server", server.URL, "run", "samtools=1.20", "--", "samtools")
+	if code != 1 || requests.Load() != 1 || !strings.Contains(messages, "update the server, or let it make an image as well, with --base-image IMAGE") {
+		t.Errorf("exit code %d, %d requests, messages %s", code, requests.Load(), messages)
 	}
 }
 
