@@ -21,9 +21,17 @@ type part struct {
 	offset     int64
 }
 
-// Append appends length bytes of a file, from offset on. These bytes must not change afterwards.
+// Append appends length bytes of a file, from offset on. These bytes must not change afterwards. Of a
+// File, it appends the parts.
 func (f *File) Append(from io.ReaderAt, offset, length int64) {
 	if length <= 0 {
+		return
+	}
+	if joined, ok := from.(*File); ok && offset >= 0 && length <= joined.size-offset {
+		for _, p := range joined.parts {
+			skip := max(offset-p.at, 0)
+			f.Append(p.from, p.offset+skip, min(p.length, offset+length-p.at)-skip)
+		}
 		return
 	}
 	if n := len(f.parts); n > 0 {
@@ -39,6 +47,13 @@ func (f *File) Append(from io.ReaderAt, offset, length int64) {
 
 // Size returns the length in bytes.
 func (f *File) Size() int64 { return f.size }
+
+// Each calls each for the parts in their order: length bytes of the file from, which begin at offset.
+func (f *File) Each(each func(from io.ReaderAt, offset, length int64)) {
+	for _, p := range f.parts {
+		each(p.from, p.offset, p.length)
+	}
+}
 
 // ReadAt implements io.ReaderAt. The error is io.ErrUnexpectedEOF if a file has become shorter.
 func (f *File) ReadAt(p []byte, at int64) (int, error) {

@@ -53,3 +53,35 @@ func TestShorter(t *testing.T) {
 		t.Error("a negative position is read")
 	}
 }
+
+// TestJoined appends ranges of a joined file, of which the parts are appended.
+func TestJoined(t *testing.T) {
+	t.Parallel()
+	var inner pieces.File
+	inner.Append(strings.NewReader("xabcx"), 1, 3)
+	inner.Append(strings.NewReader("defg"), 0, 4)
+	for from := range int64(7) {
+		for to := from + 1; to <= 7; to++ {
+			var f pieces.File
+			f.Append(strings.NewReader("<"), 0, 1)
+			f.Append(&inner, from, to-from)
+			f.Append(strings.NewReader(">"), 0, 1)
+			want := "<" + "abcdefg"[from:to] + ">"
+			if err := iotest.TestReader(io.NewSectionReader(&f, 0, f.Size()), []byte(want)); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			f.Each(func(in io.ReaderAt, offset, length int64) {
+				if _, ok := in.(*pieces.File); ok {
+					t.Error("a part is a joined file")
+				}
+				p := make([]byte, length)
+				_, _ = in.ReadAt(p, offset)
+				got += string(p)
+			})
+			if got != want {
+				t.Errorf("the parts are %q, want %q", got, want)
+			}
+		}
+	}
+}

@@ -28,6 +28,8 @@ type Layer struct {
 type OpenPart struct {
 	*squashfs.Part
 	io.Closer
+	// shared states that other images have the same part, as opposed to one of this image only.
+	shared bool
 }
 
 // Layers whose parts are opened, and made, concurrently.
@@ -77,6 +79,7 @@ func openParts(ctx context.Context, dir string, img Image, layers []Layer, memor
 			}
 			if l.Keep != nil {
 				p[i], err = l.Keep(making, write)
+				p[i].shared = true
 			} else {
 				p[i], err = temporaryPart(dir, write)
 			}

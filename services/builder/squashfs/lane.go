@@ -53,8 +53,8 @@ type lane struct {
 	out io.Writer
 	// end is the number of stored bytes.
 	end uint64
-	// sum is the hash of the current file's blocks.
-	sum hash.Hash
+	// sum is the hash of the current file's blocks, and stored that of all bytes that are stored.
+	sum, stored hash.Hash
 	// words holds the stored lengths of the blocks of all files.
 	words     *arena.Table[uint32]
 	fragments *arena.Table[fragment]
@@ -70,7 +70,7 @@ func newLane(ctx context.Context, group *errgroup.Group, c *Compressor, memory *
 	n := 2*c.workers + 2 // one is being filled, and one stored
 	l := &lane{
 		ctx: ctx, free: make(chan *block, n), work: make(chan *block, n), inOrder: make(chan *block, n), pack: c.pack, full: full,
-		out: out, sum: sha256.New(), words: arena.NewTable[uint32](memory), fragments: arena.NewTable[fragment](memory),
+		out: out, sum: sha256.New(), stored: sha256.New(), words: arena.NewTable[uint32](memory), fragments: arena.NewTable[fragment](memory),
 	}
 	for range n {
 		l.free <- &block{done: make(chan struct{}, 1)}
@@ -150,6 +150,7 @@ func (l *lane) storeBlock(b *block) error {
 	if l.end += uint64(n); err != nil {
 		return fmt.Errorf("writing the part of a layer: %w", err)
 	}
+	_, _ = l.stored.Write(content)
 	f := b.file
 	if f == nil {
 		_, to, err := l.fragments.Add()

@@ -27,19 +27,19 @@ import (
 //	words      4 bytes for each block of a file: its stored length, or 0 for a hole
 //	fragments  a record of fragmentSize bytes for each block of file ends
 //	listing    a tar of all entries, compressed with zstd; the content of a regular file is its number
-//	footer     the lengths of these sections, and the CRC-32C of all bytes before it
+//	footer     the lengths of these sections, the SHA-256 of the blocks, and the CRC-32C of all bytes before it
 const (
 	fileSize     = 80
 	fragmentSize = 12
 	wordSize     = 4
-	footerSize   = 80
+	footerSize   = 112
 	numberSize   = 4
 	sumSize      = 4
 	partMagic    = "SLIPPART"
 )
 
 // partVersion is the version of the format of parts, and of the layout of their blocks.
-const partVersion = 1
+const partVersion = 2
 
 // maxPartFiles limits the records of a part, whose numbers have 32 bits.
 const maxPartFiles = math.MaxUint32 >> 1
@@ -186,6 +186,7 @@ func (w *PartWriter) finish(out io.Writer, sum hash.Hash32) (int64, error) {
 	} {
 		foot = le.AppendUint64(foot, uint64(n))
 	}
+	foot = w.lane.stored.Sum(foot)
 	_, _ = end.Write(foot)
 	_, _ = end.Write(le.AppendUint32(nil, sum.Sum32()))
 	if end.err != nil {
@@ -234,6 +235,8 @@ type Part struct {
 	raw    int64 // length of the listing before compression
 	length int64 // without the checksum
 	sum    uint32
+	// blocksSum is the SHA-256 of the blocks.
+	blocksSum [32]byte
 }
 
 // section is a section of a part: its position, and its number of records.
@@ -259,7 +262,7 @@ func OpenPart(in io.ReaderAt, size int64) (*Part, error) {
 			return nil, errBroken
 		}
 	}
-	p := &Part{in: in, Content: Content{n[6], n[7]}, compressor: [2]byte{foot[9], foot[10]}, blocks: uint64(n[0]), raw: n[5], sum: binary.LittleEndian.Uint32(foot[footerSize-sumSize:]), length: size - sumSize}
+	p := &Part{in: in, Content: Content{n[6], n[7]}, compressor: [2]byte{foot[9], foot[10]}, blocks: uint64(n[0]), raw: n[5], sum: binary.LittleEndian.Uint32(foot[footerSize-sumSize:]), length: size - sumSize, blocksSum: [32]byte(foot[12+8*len(n):])}
 	at := n[0]
 	for _, s := range []struct {
 		to    *section
@@ -286,6 +289,14 @@ func (p *Part) Check() error {
 	}
 	return nil
 }
+
+// Blocks returns the stored blocks, which are at the beginning of the part, and their SHA-256.
+func (p *Part) Blocks() (blocks *io.SectionReader, sum [32]byte) {
+	return io.NewSectionReader(p.in, 0, int64(p.blocks)), p.blocksSum
+}
+
+// File returns the file that the part is read from, of which images have ranges.
+func (p *Part) File() io.ReaderAt { return p.in }
 
 // Listing returns the tar of all entries, compressed with zstd, and its length before compression
 // in bytes. The content of a regular file is 4 bytes, the number that Writer.Add needs.
