@@ -124,14 +124,15 @@ func copyFile(from, to string) (e entry, err error) {
 	return entry{n, hex.EncodeToString(sum.Sum(nil))}, nil
 }
 
-// blobs returns the sizes of the blobs of an OCI layout by their path in it.
+// blobs returns the sizes of the blobs of an OCI layout by their path in it, without those that the
+// store composes of others.
 func blobs(layout string) (map[string]int64, error) {
 	out := map[string]int64{}
 	err := filepath.WalkDir(filepath.Join(layout, "blobs"), func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if err != nil || e.IsDir() {
+		if err != nil || e.IsDir() || e.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
 		info, err := e.Info()

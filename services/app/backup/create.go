@@ -195,6 +195,11 @@ func (o Options) copyRepository(ctx context.Context, s *summary, name string) (c
 			}
 			s.Files[imagesDir+"/"+name+"/"+file] = e
 		}
+		// A composed blob is copied before its parts, which exist longer.
+		lists, err := copyCompositions(from, to)
+		if err != nil {
+			return 0, err
+		}
 		held, n, err := copyBlobs(ctx, from, to)
 		if err != nil {
 			return 0, err
@@ -203,6 +208,9 @@ func (o Options) copyRepository(ctx context.Context, s *summary, name string) (c
 		if slices.ContainsFunc(slices.Collect(maps.Keys(before)), func(blob string) bool { _, ok := held[blob]; return !ok }) {
 			continue
 		}
+		for file, e := range lists {
+			s.Files[imagesDir+"/"+name+"/"+file] = e
+		}
 		s.Blobs += len(held)
 		for _, size := range held {
 			s.BlobBytes += size
@@ -210,6 +218,30 @@ func (o Options) copyRepository(ctx context.Context, s *summary, name string) (c
 		return copied, nil
 	}
 	return 0, fmt.Errorf("images of the repository %s were deleted during each of %d attempts to copy it; try again", name, attempts)
+}
+
+// copyCompositions copies the lists of pieces of composed blobs, and deletes those that the source lacks
+// from the target.
+func copyCompositions(from, to string) (map[string]entry, error) {
+	out := map[string]entry{}
+	for _, path := range store.Compositions(from) {
+		e, err := copyFile(filepath.Join(from, path), filepath.Join(to, path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out[filepath.ToSlash(path)] = e
+	}
+	for _, path := range store.Compositions(to) {
+		if _, ok := out[filepath.ToSlash(path)]; !ok {
+			if err := os.Remove(filepath.Join(to, path)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
 }
 
 // copyBlobs copies the blobs of one OCI layout that the target lacks, and deletes blobs from

@@ -56,6 +56,13 @@ func Restore(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	repositories, err := store.Repositories(to)
+	for _, name := range repositories {
+		err = errors.Join(err, store.LinkCompositions(filepath.Join(to, imagesDir, filepath.FromSlash(name))))
+	}
+	if err != nil {
+		return err
+	}
 	if err := giveToOwner(to); err != nil {
 		return err
 	}

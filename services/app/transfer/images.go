@@ -3,10 +3,13 @@ package transfer
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/regclient/regclient"
 	regconfig "github.com/regclient/regclient/config"
+	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
 
 	"slipway.dev/services/internal/caller"
@@ -42,7 +45,11 @@ func copyImages(ctx context.Context, o Options, dir string, move move) error {
 		if err != nil {
 			return err
 		}
-		if err := client.ImageCopy(ctx, from, to); err != nil {
+		err = copyComposed(ctx, client, image, to)
+		if err == nil {
+			err = client.ImageCopy(ctx, from, to)
+		}
+		if err != nil {
 			return fmt.Errorf("copying %s to %s: %w", image.Repository+tag, to.CommonName(), err)
 		}
 		size += image.Size
@@ -50,6 +57,19 @@ func copyImages(ctx context.Context, o Options, dir string, move move) error {
 	}
 	fmt.Fprintf(o.Progress, "Copied %d images of %d MB\n", len(images), size/1e6)
 	return nil
+}
+
+// copyComposed copies the blobs of an image that the store composes of others. The client finds them in
+// the target, and does not read them from the layout.
+func copyComposed(ctx context.Context, client *regclient.RegClient, image store.Stored, to ref.Ref) error {
+	return store.EachComposed(image.Layout, digest.Digest(image.Digest), func(d digest.Digest, size int64, content io.Reader) error {
+		blob := descriptor.Descriptor{MediaType: "application/octet-stream", Digest: d, Size: size}
+		if there, err := client.BlobHead(ctx, to, blob); err == nil {
+			return there.Close()
+		}
+		_, err := client.BlobPut(ctx, to, blob, content)
+		return err
+	})
 }
 
 // newClient returns a client of a registry with the login of registry_auth_file.

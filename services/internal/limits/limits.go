@@ -26,7 +26,7 @@ type Row struct {
 // Rows returns the whole table: limits of requests, of fetched data, of builds, and of
 // connections.
 func Rows() []Row {
-	return slices.Concat(requestRows(), bundleRows(), mountRows(), attestationRows(), policyRows(), patchRows(), catalogRows(), scanRows(), imageScanRows(), dockerfileRows(), definitionRows(), condaRows(), fetchRows(), listingRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows(), eventRows(), usageRows())
+	return slices.Concat(requestRows(), bundleRows(), compositionRows(), mountRows(), attestationRows(), policyRows(), patchRows(), catalogRows(), scanRows(), imageScanRows(), dockerfileRows(), definitionRows(), condaRows(), fetchRows(), listingRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows(), eventRows(), usageRows())
 }
 
 // size formats a number of bytes with the largest unit that divides it.

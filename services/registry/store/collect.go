@@ -208,14 +208,28 @@ func (s *Store) sweep(l layout, repository string, unnamed time.Time) error {
 		}
 		trouble = os.Remove(l.path(d))
 	})
-	if err != nil {
+	if err = errors.Join(err, trouble); err != nil {
 		return err
 	}
-	return trouble
+	return l.dropLists(unnamed)
+}
+
+// dropLists deletes the lists of pieces that are older than the given time and whose blob was deleted.
+func (l layout) dropLists(before time.Time) error {
+	for d := range l.lists() {
+		info, err := os.Stat(l.listPath(d))
+		if err != nil || info.ModTime().After(before) || l.isComposed(d) {
+			continue
+		}
+		if err := os.Remove(l.listPath(d)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reached returns the digests that belong to a tag or are younger than young, with their
-// referrers, and the digests that are listed in index.json.
+// referrers and the parts of composed blobs, and the digests that are listed in index.json.
 func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool, err error) {
 	entries, err := l.entries()
 	marked, listed = map[digest.Digest]bool{}, map[digest.Digest]bool{}
@@ -223,6 +237,11 @@ func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool,
 		listed[e.Digest] = true
 		if subjectOf(e) == "" && (tagOf(e) != "" || l.used(e.Digest).After(young)) {
 			l.mark(marked, e.Digest)
+		}
+	}
+	for d := range l.lists() { // its client may push an image with it
+		if l.isComposed(d) && l.used(d).After(young) {
+			l.mark(marked, d)
 		}
 	}
 	for before := -1; before != len(marked); { // referrers have referrers

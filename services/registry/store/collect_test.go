@@ -36,10 +36,16 @@ func newServedStore(t *testing.T) *served {
 	t.Helper()
 	s := &served{dir: t.TempDir()}
 	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
+	s.serve(t)
+	return s
+}
+
+// serve starts a server of the store.
+func (s *served) serve(t *testing.T) {
+	t.Helper()
 	server := httptest.NewServer(s.Store)
 	t.Cleanup(server.Close)
 	s.host = strings.TrimPrefix(server.URL, "http://")
-	return s
 }
 
 func secret() remote.Option {

@@ -3,7 +3,9 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,7 +92,7 @@ func (s *Store) repositories() (names []string, err error) {
 			return nil
 		case err != nil:
 			return err
-		case e.IsDir() && (e.Name() == "blobs" || e.Name() == uploads):
+		case e.IsDir() && (e.Name() == "blobs" || e.Name() == uploads || e.Name() == compositions):
 			return fs.SkipDir
 		case e.Name() == "index.json":
 			name, err := filepath.Rel(s.dir, filepath.Dir(path))
@@ -181,8 +183,11 @@ func (l layout) validate(raw []byte, contentType string) (is, why string) {
 }
 
 // kind returns the media type of a manifest or an index, or "" for other blobs. It reads at
-// most left bytes.
+// most left bytes. A composed blob is larger than a manifest.
 func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error) {
+	if l.isComposed(d) {
+		return "", nil
+	}
 	info, err := os.Stat(l.path(d))
 	if err != nil || info.Size() > limits.StoredManifest {
 		return "", err // a blob of this size is a layer
@@ -201,19 +206,22 @@ func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error)
 	return mediaType, nil
 }
 
-// children returns the digests that a manifest or an index refers to directly.
+// children returns the digests that a manifest, an index, or a composed blob refers to directly.
 func (l layout) children(d digest.Digest) []digest.Digest {
+	if l.isComposed(d) {
+		c, _ := l.composition(d) // a malformed one has no parts
+		return slices.Collect(maps.Keys(c.Blobs()))
+	}
 	info, err := os.Stat(l.path(d))
 	if err != nil || info.Size() > limits.StoredManifest {
 		return nil // a layer, or deleted
 	}
-	raw, err := os.ReadFile(l.path(d))
 	var doc struct {
 		Config    ocispec.Descriptor   `json:"config"`
 		Layers    []ocispec.Descriptor `json:"layers"`
 		Manifests []ocispec.Descriptor `json:"manifests"`
 	}
-	if err != nil || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &doc) != nil {
+	if raw := l.object(d); raw == nil || json.Unmarshal(raw, &doc) != nil {
 		return nil
 	}
 	var out []digest.Digest
@@ -223,6 +231,25 @@ func (l layout) children(d digest.Digest) []digest.Digest {
 		}
 	}
 	return out
+}
+
+// object returns the content of a blob that begins like a JSON object, or nil. It reads one byte of
+// other blobs, such as small layers.
+func (l layout) object(d digest.Digest) []byte {
+	f, err := os.Open(l.path(d))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var first [1]byte
+	if _, err := f.ReadAt(first[:], 0); err != nil || first[0] != '{' {
+		return nil
+	}
+	raw, err := io.ReadAll(f)
+	if err != nil {
+		return nil
+	}
+	return raw
 }
 
 // mark adds a manifest and all digests that it refers to.
@@ -254,6 +281,9 @@ func (l layout) blobs(each func(d digest.Digest, info fs.FileInfo)) error {
 	for _, f := range files {
 		d := digest.NewDigestFromEncoded(digest.Algorithm(filepath.Base(filepath.Dir(f))), filepath.Base(f))
 		info, err := os.Stat(f)
+		if err != nil { // the list of pieces of a composed blob is lost
+			info, err = os.Lstat(f)
+		}
 		if err == nil && !info.IsDir() && d.Validate() == nil {
 			each(d, info)
 		}

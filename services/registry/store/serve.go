@@ -71,7 +71,12 @@ func (s *Store) serialized(r *http.Request, repository string, body []byte, g *c
 	}
 	s.touch(repository, digestOf(r.URL.Path))
 	s.registry.ServeHTTP(out, r)
-	s.touch(repository, digest.Digest(out.header.Get("Docker-Content-Digest")))
+	d := digest.Digest(out.header.Get("Docker-Content-Digest"))
+	s.touch(repository, d)
+	if reads := r.Method == http.MethodGet || r.Method == http.MethodHead; reads && out.status == http.StatusOK && s.hasBroken(r.Context(), repository, d) {
+		out = newResponse()
+		refuse(out, http.StatusNotFound, "MANIFEST_UNKNOWN", "A blob of the image has lost a part")
+	}
 	return out
 }
 
@@ -85,6 +90,10 @@ func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, repository str
 		defer lock.RUnlock()
 	}
 	s.touch(repository, d)
+	if s.layout(repository).isComposed(d) {
+		s.serveComposed(w, r, repository, d)
+		return
+	}
 	f, err := os.Open(s.layout(repository).path(d))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

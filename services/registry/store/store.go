@@ -16,6 +16,7 @@ import (
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -35,6 +36,12 @@ type Store struct {
 	writing sync.Map
 	// collecting is held by Collect.
 	collecting sync.Mutex
+	// composing contains the owners of compositions that are being verified, and verifying limits their
+	// number.
+	composing sync.Map
+	verifying chan struct{}
+	// broken contains composed blobs (brokenKey) that could not be read.
+	broken sync.Map
 }
 
 // New returns the store in the folder `images` of dir.
@@ -44,7 +51,7 @@ func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	_, _ = rand.Read(key) // it never returns an error
 	yes, no := true, false
 	return &Store{
-		dir: dir, key: key, log: log,
+		dir: dir, key: key, log: log, verifying: make(chan struct{}, limits.Compositions),
 		registry: olareg.New(config.Config{
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{

@@ -22,6 +22,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // An upload is a file in its repository, with the upload's ID as its name. There is no
@@ -68,7 +69,7 @@ func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string,
 		if g == nil || slices.Contains(g.Reads, from) {
 			s.link(d, from, repository)
 		}
-		if s.touch(repository, d) {
+		if s.touch(repository, d) && s.isReadable(r.Context(), repository, d) {
 			created(w, repository, d)
 			return
 		}
@@ -119,9 +120,13 @@ func (s *Store) link(d digest.Digest, from, to string) {
 	if !filepath.IsLocal(from) {
 		return
 	}
-	there, here := s.layout(from).path(d), s.layout(to).path(d)
-	if _, err := os.Stat(there); err == nil && os.MkdirAll(filepath.Dir(here), 0o750) == nil {
-		_ = os.Link(there, here)
+	there, here := s.layout(from), s.layout(to)
+	if there.isComposed(d) {
+		_ = here.linkComposed(there, d)
+		return
+	}
+	if _, err := os.Stat(there.path(d)); err == nil {
+		_ = hardLink(there.path(d), here.path(d))
 	}
 }
 
@@ -226,6 +231,10 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 	if !u.follows(r) {
 		w.Header().Set("Range", rangeOf(u.size))
 		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "The Content-Range does not continue the upload")
+		return
+	}
+	if r.URL.Query().Get("mediaType") == oci.TypeComposition {
+		u.compose(w, r, d)
 		return
 	}
 	sum := d.Algorithm().Hash()

@@ -1,0 +1,25 @@
+package limits
+
+import "strconv"
+
+// Limits of blobs that the embedded store serves from parts of other blobs.
+const (
+	// CompositionPieces is the maximum number of pieces of such a blob, and Composition the maximum size
+	// of their list in bytes.
+	CompositionPieces = 10_000
+	Composition       = 2 << 20
+	// ComposedBlob is the maximum size of such a blob in bytes. It has more bytes than StoredManifest, so
+	// that it is never a manifest.
+	ComposedBlob = 1 << 40
+	// Compositions is how many such blobs the store verifies at a time.
+	Compositions = 2
+)
+
+// compositionRows lists the limits of composed blobs.
+func compositionRows() []Row {
+	return []Row{
+		{What: "pieces of a blob that is composed of parts; their list", Bound: strconv.Itoa(CompositionPieces) + "; " + size(Composition), Why: "it is read with each request for the blob; an image with more is stored as a file"},
+		{What: "blob that is composed of parts", Bound: "more than " + size(StoredManifest) + ", at most " + size(ComposedBlob), Why: "smaller blobs are stored as files; no byte of a part is used twice"},
+		{What: "composed blobs that the embedded store verifies at a time", Bound: strconv.Itoa(Compositions) + ", of one build 1", Why: "all bytes are read and hashed for a list of some KiB"},
+	}
+}

@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+)
+
+// A composed blob is stored as the list of its pieces (oci.Composition), which are ranges of ordinary
+// blobs of the same repository. The list is a file in the folder _composed of the repository. At the
+// path of the blob there is a symbolic link to it, which distinguishes the list from a blob with the
+// same content, and lets olareg find the blob. The modification time of the list is the time of the
+// blob's last use.
+
+// compositions is the name of the folder with the lists of pieces.
+const compositions = "_composed"
+
+// listPath returns the path of the list of pieces of a composed blob.
+func (l layout) listPath(d digest.Digest) string {
+	return filepath.Join(string(l), compositions, d.Algorithm().String(), d.Encoded())
+}
+
+// linkTo returns the target of the link at the path of a composed blob.
+func linkTo(d digest.Digest) string {
+	return filepath.Join("..", "..", compositions, d.Algorithm().String(), d.Encoded())
+}
+
+// isComposed reports whether a blob is stored as a list of pieces.
+func (l layout) isComposed(d digest.Digest) bool {
+	info, err := os.Lstat(l.path(d))
+	return err == nil && info.Mode()&os.ModeSymlink != 0
+}
+
+// composition returns the list of pieces of a composed blob.
+func (l layout) composition(d digest.Digest) (oci.Composition, error) {
+	f, err := os.OpenFile(l.listPath(d), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return oci.Composition{}, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limits.Composition+1))
+	if err != nil {
+		return oci.Composition{}, err
+	}
+	return oci.ParseComposition(raw)
+}
+
+// errPart is returned for a composition that uses a blob which is missing, shorter, or composed itself.
+var errPart = errors.New("a part is missing")
+
+// checkParts returns errPart unless the repository has all parts.
+func (l layout) checkParts(c oci.Composition) error {
+	for part, end := range c.Blobs() {
+		info, err := os.Lstat(l.path(part))
+		if err != nil || !info.Mode().IsRegular() || info.Size() < end {
+			return fmt.Errorf("%w: %s", errPart, part)
+		}
+	}
+	return nil
+}
+
+// linkComposed makes a composed blob of another repository available in this one.
+func (l layout) linkComposed(from layout, d digest.Digest) error {
+	c, err := from.composition(d)
+	if err != nil {
+		return err
+	}
+	for part := range c.Blobs() {
+		if err := hardLink(from.path(part), l.path(part)); err != nil {
+			return err
+		}
+	}
+	if err := hardLink(from.listPath(d), l.listPath(d)); err != nil {
+		return err
+	}
+	return l.showComposed(d)
+}
+
+// hardLink links a file, unless the new name exists.
+func hardLink(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		return err
+	}
+	if err := os.Link(from, to); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// showComposed makes the list of pieces available as a blob, unless the blob exists as a file.
+func (l layout) showComposed(d digest.Digest) error {
+	if err := os.MkdirAll(filepath.Dir(l.path(d)), 0o750); err != nil {
+		return err
+	}
+	if err := os.Symlink(linkTo(d), l.path(d)); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// LinkCompositions makes the lists of pieces of a store that was copied without symbolic links
+// available as blobs. The argument dir is the folder of a repository (see Repositories).
+func LinkCompositions(dir string) error {
+	l := layout(dir)
+	for d := range l.lists() {
+		if err := l.showComposed(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lists returns the composed blobs that have a list of pieces, with the path of the list relative to the
+// layout.
+func (l layout) lists() map[digest.Digest]string {
+	files, _ := filepath.Glob(filepath.Join(string(l), compositions, "*", "*")) // the pattern is valid
+	out := map[digest.Digest]string{}
+	for _, f := range files {
+		d := digest.NewDigestFromEncoded(digest.Algorithm(filepath.Base(filepath.Dir(f))), filepath.Base(f))
+		if d.Validate() == nil {
+			out[d] = filepath.Join(compositions, d.Algorithm().String(), d.Encoded())
+		}
+	}
+	return out
+}
+
+// Compositions returns the paths of the lists of pieces of all composed blobs, relative to dir, which is
+// the folder of a repository (see Repositories).
+func Compositions(dir string) []string {
+	var out []string
+	for _, path := range layout(dir).lists() {
+		out = append(out, path)
+	}
+	return out
+}
+
+// compose completes an upload whose content is a composition. It reads the whole blob, and stores the
+// composition if the blob has the digest. A build may only compose blobs of its own repository, whose
+// content it may read.
+func (u *upload) compose(w http.ResponseWriter, r *http.Request, d digest.Digest) {
+	_, owner, _ := strings.Cut(u.id, "-")
+	if _, busy := u.composing.LoadOrStore(owner, true); busy {
+		w.Header().Set("Retry-After", "10")
+		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "The build composes another blob")
+		return
+	}
+	defer u.composing.Delete(owner)
+	select {
+	case u.verifying <- struct{}{}:
+		defer func() { <-u.verifying }()
+	case <-r.Context().Done():
+		return
+	}
+	why, err := u.composed(r.Context(), d)
+	switch {
+	case r.Context().Err() != nil:
+	case why != "":
+		_ = os.Remove(u.Name())
+		refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", why)
+	case err != nil:
+		u.respondDiskError(w, r, err)
+	default:
+		u.broken.Delete(brokenKey{u.repository, d})
+		created(w, u.repository, d)
+	}
+}
+
+// composed is compose without the response. It returns the reason why the composition is rejected, or the
+// error of the disk.
+func (u *upload) composed(ctx context.Context, d digest.Digest) (why string, err error) {
+	if _, err := io.Copy(u.File, io.LimitReader(&u.body, limits.Composition+1)); err != nil {
+		return "The body was interrupted", nil //nolint:nilerr // the client's
+	}
+	raw, err := io.ReadAll(io.NewSectionReader(u.File, 0, limits.Composition+1))
+	if err != nil {
+		return "", err
+	}
+	c, err := oci.ParseComposition(raw)
+	if err != nil {
+		return "The composition is invalid: " + err.Error(), nil //nolint:nilerr // the client's
+	}
+	if c.Size() <= limits.StoredManifest {
+		return "A blob of this size is not composed; upload it", nil
+	}
+	l := u.layout(u.repository)
+	if why := u.useParts(c); why != "" {
+		return why, nil
+	}
+	sum := d.Algorithm().Hash()
+	if err := newComposed(l, c).copyTo(ctx, sum); err != nil {
+		return "", err
+	}
+	if digest.NewDigest(d.Algorithm(), sum) != d {
+		return "The composed blob does not have this digest", nil
+	}
+	return u.commitComposed(c, d)
+}
+
+// useParts records the use of all parts, so that they are not deleted while they are read. It returns the
+// reason why that is not possible.
+func (u *upload) useParts(c oci.Composition) (why string) {
+	lock := u.lock(u.repository)
+	lock.RLock()
+	defer lock.RUnlock()
+	if u.layout(u.repository).checkParts(c) != nil {
+		return "A part of the blob is missing, too short, or composed itself; upload it first"
+	}
+	for part := range c.Blobs() {
+		u.touch(u.repository, part)
+	}
+	return ""
+}
+
+// commitComposed stores the composition. A crash leaves either nothing or a list of pieces that is not
+// used, which the next collection deletes.
+func (u *upload) commitComposed(c oci.Composition, d digest.Digest) (why string, err error) {
+	lock := u.lock(u.repository)
+	lock.RLock()
+	defer lock.RUnlock()
+	l := u.layout(u.repository)
+	if l.checkParts(c) != nil {
+		return "A part of the blob was deleted; upload it again", nil
+	}
+	to := l.listPath(d)
+	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+		return "", err
+	}
+	if err := os.Rename(u.Name(), to); err != nil {
+		return "", err
+	}
+	if err := l.showComposed(d); err != nil {
+		return "", err
+	}
+	u.touch(u.repository, d)
+	return "", nil
+}
