@@ -60,7 +60,7 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	sifs := sif.New(sif.Options{Deps: reach, Parts: layers, Dir: filepath.Join(e.dir("sif"), "scratch"), Disk: int64(e.cfg.BuildDisk)})
+	sifs := sif.New(sif.Options{Deps: reach, Parts: layers, Dir: filepath.Join(e.dir("sif"), "scratch"), Disk: int64(e.cfg.BuildDisk), Store: e.store()})
 	if why := sifs.Problem(); why != "" {
 		p.problems = append(p.problems, why)
 		log.Warn("Singularity images cannot be made here", "why", why)

@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,5 +112,36 @@ func (t *Target) PutManifest(ctx context.Context, name ref.Ref, doc oci.Document
 // PutBlob pushes content with the descriptor's digest.
 func (t *Target) PutBlob(ctx context.Context, d descriptor.Descriptor, content io.Reader) error {
 	_, err := t.Client.BlobPut(ctx, t.Ref, d, content)
+	return err
+}
+
+// Host returns the host of the target's registry.
+func (t *Target) Host() string { return t.repo.Host }
+
+// PutBlobOnce pushes content with the descriptor's digest, unless the repository has it.
+func (t *Target) PutBlobOnce(ctx context.Context, d descriptor.Descriptor, content io.Reader) error {
+	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
+		return there.Close()
+	}
+	return t.PutBlob(ctx, d, content)
+}
+
+// PutComposition makes a blob of ranges of blobs that the repository has. The registry must be the
+// embedded image store.
+func (t *Target) PutComposition(ctx context.Context, d digest.Digest, c oci.Composition) error {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	u, err := t.Registries.StartUpload(ctx, t.repo, t.access)
+	if err != nil {
+		return err
+	}
+	if err = u.Append(ctx, bytes.NewReader(raw), int64(len(raw))); err == nil {
+		err = u.CommitComposition(ctx, d)
+	}
+	if err != nil {
+		_ = u.Cancel(ctx) // the store may have deleted it
+	}
 	return err
 }

@@ -43,7 +43,7 @@ func builderRules() []Rule {
 		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", builder+"sif/parts", builder+"squashfs", packages+"artifact", packages+"layering", conda+"spec", mount+"environment", "services/internal/soci"), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/freeze", May: engine(), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/mirror", May: append(engine(), buildBus), Never: []string{buildkit, sql, redis}},
-		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"sif/parts", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"pieces", builder+"sif", builder+"sif/parts", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
 		// The worker gets its engines as arguments; a test uses a real one.
 		{Package: "services/builder", May: []string{
 			"proto/gen/...", builder + "buildlog", builder + "jobs/...", builder + "engine/buildkit/...", "services/internal/bus", buildBus,

@@ -18,6 +18,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // An Upload is an unfinished blob at a registry. Registries keep it for some time, so that another
@@ -200,11 +201,21 @@ func (u *Upload) Append(ctx context.Context, content io.Reader, n int64) error {
 
 // Commit makes the upload a blob. The registry verifies its digest.
 func (u *Upload) Commit(ctx context.Context, d digest.Digest) error {
+	return u.commit(ctx, url.Values{"digest": {d.String()}})
+}
+
+// CommitComposition makes the upload, an oci.Composition, the blob that it describes. Only the embedded
+// image store supports it.
+func (u *Upload) CommitComposition(ctx context.Context, d digest.Digest) error {
+	return u.commit(ctx, url.Values{"digest": {d.String()}, "mediaType": {oci.TypeComposition}})
+}
+
+func (u *Upload) commit(ctx context.Context, query url.Values) error {
 	separator := "?"
 	if strings.Contains(u.Location, "?") {
 		separator = "&"
 	}
-	_, err := u.request(ctx, http.MethodPut, u.Location+separator+"digest="+url.QueryEscape(d.String()))
+	_, err := u.request(ctx, http.MethodPut, u.Location+separator+query.Encode())
 	return err
 }
 

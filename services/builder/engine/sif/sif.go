@@ -5,16 +5,13 @@ package sif
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/regclient/regclient/types/descriptor"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -38,6 +35,8 @@ type Options struct {
 	Dir string
 	// Disk limits the unpacked size of an image in bytes; 0 means no limit.
 	Disk int64
+	// Store is the host of the embedded image store, which stores an image as its parts; "" for none.
+	Store string
 }
 
 // Engine converts container images to Singularity images and pushes them as ORAS artifacts. It
@@ -105,7 +104,7 @@ func (s *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 		out.Print("", fmt.Sprintf("%d device nodes were left out: an ordinary user can make none", n))
 	}
 	out.Print("push", "Pushing it to "+job.RepositoryName())
-	d, err := push(ctx, to, file, job.ContentDigest)
+	d, err := s.push(ctx, out, to, file, job.ContentDigest)
 	if err != nil {
 		return "", to.Failed(ctx, what, err)
 	}
@@ -204,29 +203,4 @@ func allLayers(o *remote.Source, c *containerv1.ContainerConfig, platform string
 		}})
 	}
 	return out, nil
-}
-
-// push pushes a Singularity image as an ORAS artifact. The manifest does not identify the
-// build, so that the same content has the same digest.
-func push(ctx context.Context, t *remote.Target, file sif.File, contentDigest string) (digest.Digest, error) {
-	d := descriptor.Descriptor{MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size()}
-	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
-		_ = there.Close()
-	} else if err := t.PutBlob(ctx, d, file.Reader()); err != nil {
-		return "", err
-	}
-	raw, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: ocispec.Descriptor{MediaType: sif.TypeConfig, Digest: emptyConfig.Digest, Size: int64(len(emptyConfig.Bytes))},
-		Layers: []ocispec.Descriptor{{
-			MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size(),
-			Annotations: map[string]string{ocispec.AnnotationTitle: "image.sif"},
-		}},
-		Annotations: map[string]string{"dev.slipway.content-digest": contentDigest},
-	})
-	if err != nil {
-		return "", err
-	}
-	doc := oci.NewDocument(ocispec.MediaTypeImageManifest, raw)
-	return doc.Digest, t.PutManifest(ctx, t.Ref, doc)
 }
