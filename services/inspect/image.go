@@ -23,6 +23,7 @@ import (
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/mount/environment"
 )
 
 // InspectImage returns an image, and for a multi-platform image also its index. If the request
@@ -186,6 +187,9 @@ func (l imageReader) config(ctx context.Context, d ocispec.Descriptor) (imageCon
 	defer release()
 	if d.Digest.Algorithm().FromBytes(raw) != d.Digest {
 		return c, fault.Invalid.Newf("The config of the image does not have its digest %s", d.Digest)
+	}
+	if d.MediaType == environment.TypeConfig {
+		return mountedConfig(raw)
 	}
 	if err := oci.Decode(raw, &c); err != nil {
 		return c, fault.Invalid.New("The config of the image is malformed", err)

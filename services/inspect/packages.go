@@ -129,6 +129,8 @@ type variant struct {
 	history []string
 	// lock is the digest of the lock according to the label of the image; "" if it has none.
 	lock string
+	// mounted is set for an environment without an image.
+	mounted *mounted
 }
 
 // variants returns the reader of an image, and its variants for platform. choose returns the entries of
@@ -227,7 +229,10 @@ func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, oc
 			v.history = append(v.history, h.CreatedBy)
 		}
 	}
-	return v, of, nil
+	if c.mounted != nil {
+		err = v.asMounted(doc, m, *c.mounted)
+	}
+	return v, of, err
 }
 
 // environment returns the index of the environment's layer, which contains the lock.
@@ -250,6 +255,15 @@ func (v variant) environment() (int, error) {
 // packages returns the packages of a lock with their layers. Each package has a layer of its
 // own, or is one of the small packages that share the layer above the others.
 func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
+	if v.mounted != nil {
+		var out []*inspectv1.ImagePackage
+		for i, blob := range v.mounted.blobs(len(records)) {
+			p := records[i].toProto()
+			p.Prefix, p.Layer = proto.String(lockPrefix()), rpc.Optional(blob)
+			out = append(out, p)
+		}
+		return out
+	}
 	layer, shared, group := map[string]string{}, "", ""
 	env, err := v.environment()
 	known := map[string]bool{}
@@ -290,6 +304,9 @@ var errBase = errors.New("the layer is of the base image")
 // bytes and subtracts the size of the lock from left. It returns an *unknownPackages error if
 // the image has no valid lock.
 func (s *Service) readLock(ctx context.Context, who caller.ID, l imageReader, v variant, left *int64) ([]lockedRecord, error) {
+	if v.mounted != nil {
+		return s.mountedLock(ctx, who.Client(ctx), l, v, left)
+	}
 	at, err := v.environment()
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/mount/environment"
 )
 
 // An imageConfig holds the members of an image's config that responses contain (OCI image
@@ -37,6 +38,8 @@ type imageConfig struct {
 		Comment    string `json:"comment"`
 		EmptyLayer bool   `json:"empty_layer"`
 	} `json:"history"`
+	// mounted is the config of an environment without an image; nil for that of an image.
+	mounted *environment.Config
 }
 
 func (c imageConfig) message() *inspectv1.ImageConfig {

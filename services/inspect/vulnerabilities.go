@@ -57,6 +57,9 @@ func (s *Service) FindVulnerabilities(ctx context.Context, req *inspectv1.FindVu
 	if err != nil {
 		return nil, err
 	}
+	if err := checkScannable(all[:1]); err != nil {
+		return nil, err
+	}
 	all[0].lock = "" // the author of the image has written it
 	r := scanReader{packages: s.packageReader(who, l), db: db, seen: map[string]int{}}
 	if err := r.scan(ctx, all[:1]); err != nil {
@@ -99,6 +102,9 @@ func (s *Service) ScanImage(ctx context.Context, req *inspectv1.ScanImageRequest
 	defer release()
 	packages, all, err := s.planned(ctx, req.GetPlan(), req.GetDigest())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkScannable(all); err != nil {
 		return nil, err
 	}
 	if !req.GetTrustLock() {

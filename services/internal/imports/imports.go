@@ -209,7 +209,7 @@ func Rules() []Rule {
 		{Package: "services/container/conda", May: []string{"proto/gen/...", conda + "envfile", conda + "lockfile", conda + "spec", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
 		}},
-		{Package: "services/inspect", May: append(shared(), "services/inspect/installed", "services/inspect/listing", conda+"spec", "services/internal/layertar", "services/internal/sbom", "services/internal/vex", "services/internal/vex/owners", "services/internal/vulns"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect", May: append(shared(), "services/inspect/installed", "services/inspect/listing", conda+"spec", "services/internal/layertar", "services/internal/sbom", "services/internal/vex", "services/internal/vex/owners", "services/internal/vulns", "services/mount/environment", "services/mount/erofs"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/inspect/installed", May: []string{conda + "spec", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},

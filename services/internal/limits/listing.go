@@ -39,6 +39,9 @@ const (
 	ImageLocks, ImageLockPacked         = 16 << 20, 8 << 20
 	ImageLockPackages, ImageLockEntries = 10_000, 1000
 	ImageLockPlatforms                  = 10
+	// InspectedIndex is the maximum size in bytes of the index of an environment without an image whose lock is read, and
+	// InspectedIndexRaw that of the index before compression.
+	InspectedIndex, InspectedIndexRaw = 16 << 20, 64 << 20
 	// ImageRecords is the maximum number of records of installed packages that
 	// one call reads from an image, ImageRecord the maximum size of one in bytes, ImageRecordField
 	// that of a member that is returned, and ImageRecordDepth the maximum number of folders above a
@@ -63,6 +66,7 @@ func listingRows() []Row {
 		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer, as stored or unpacked", Why: "it costs as much; a cached listing costs one pull"},
 		{What: "files in one response", Bound: n(ListingMost) + ", with " + size(ListingPage) + " of names", Why: "they are in memory, several times while the response is written"},
 		{What: "lock of Conda packages that is read from an image", Bound: size(ImageLocks) + ", for all platforms together, " + n(ImageLockPackages) + " packages and " + n(ImageLockPlatforms) + " platforms; in a layer of " + size(ImageLockPacked) + " and " + n(ImageLockEntries) + " entries", Why: "anybody can push an image with such a layer; it is in memory while the response is written"},
+		{What: "index of an environment without an image whose lock is read", Bound: size(InspectedIndex) + ", unpacked " + size(InspectedIndexRaw), Why: "it is in memory as a whole; 50,000 files take 8 MB"},
 		{What: "records of installed packages that are read from an image", Bound: n(ImageRecords) + ", each of " + size(ImageRecord) + ", " + n(ImageRecordField) + " bytes of each member and " + size(ImageLocks) + " of all, for all platforms together, below at most " + n(ImageRecordDepth) + " folders; in layers of " + size(ListedPacked) + ", unpacked " + size(ListedBytes) + " and " + n(ListedEntries) + " entries, for all layers and platforms together, within " + ListedTime.String() + " for each platform", Why: "all layers are read while the client waits; a record has the list of the package's files, which is not returned"},
 		{What: "bill of materials", Bound: size(SBOM), Why: "it is in memory while it is written; 10,000 packages have some 15 MiB"},
 		{What: "cached records of installed packages for bills of materials", Bound: "twice " + size(ContentsKept), Why: "the layers of other images are read again"},
