@@ -25,6 +25,9 @@ import (
 // prefix is the folder of an environment in its image.
 const prefix = "/opt/conda"
 
+// formatEnvironment is the format of requests for environments that are only mounted.
+const formatEnvironment = "environment"
+
 // ordinary is the user of mounted environments, who has no privileges.
 const ordinary = 65534
 
@@ -42,10 +45,11 @@ func service(w *world.World, p *plan, at *site, name string, extra map[string]an
 	var c contender
 	c = contender{name: name, orders: environments, registry: filepath.Join(server.Data, "images"),
 		order: func(_ context.Context, specs []string, _ int) (string, error) {
-			body := map[string]any{"packages": map[string]any{
-				"type": "CONDA", "entries": specs, "channels": []string{channelName},
-				"condaOpts": map[string]any{"baseImage": w.Up.Addr + "/" + world.BaseImage, "basePackages": ""},
-			}}
+			options := map[string]any{"basePackages": ""}
+			if extra["format"] != formatEnvironment { // it has no base image
+				options["baseImage"] = w.Up.Addr + "/" + world.BaseImage
+			}
+			body := map[string]any{"packages": map[string]any{"type": "CONDA", "entries": specs, "channels": []string{channelName}, "condaOpts": options}}
 			for k, v := range extra {
 				body[k] = v
 			}
@@ -92,7 +96,7 @@ func mounted(w *world.World, p *plan, at *site) contender {
 	for _, n := range at.nodes {
 		must.Do(os.Chown(n.dir, ordinary, ordinary))
 	}
-	c := service(w, p, at, nameMounted, map[string]any{"mount": true})
+	c := service(w, p, at, nameMounted, map[string]any{"format": formatEnvironment})
 	c.fetch = func(context.Context, *node, string) error { return nil }
 	c.run = func(ctx context.Context, n *node, image, script string) (string, error) {
 		prepare := func(cmd *exec.Cmd) {
