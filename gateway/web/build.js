@@ -14,11 +14,12 @@ import { Scanned } from "./scanned.js";
 import { session } from "./session.js";
 import { Source } from "./source.js";
 import { Told } from "./told.js";
+import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reasonCode?: string, message?: string, targetImage?: string, platform?: string,
- *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean, sourceImage?: string, provenance?: string, provenanceMessage?: string}} Record
+ *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean, sourceImage?: string, provenance?: string, provenanceMessage?: string, environment?: string}} Record
  */
 
 /** The time since a given time, in words. @param {{since: string}} props */
@@ -75,6 +76,7 @@ function Known({ record, watch }) {
     <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
     ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reasonCode} message=${end.message} />`}
     ${name && html`<${Copied} large text=${name} what="the name" />`}
+    ${name && record.environment && record.environment === record.digest && html`<${Uses} name=${name} format="environment" />`}
     <${Actions} record=${record} running=${!end} name=${name} ask=${ask} />
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
     ${!end && html`<${Expected} expected=${watch.expected.value} />`}

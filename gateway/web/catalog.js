@@ -57,7 +57,7 @@ function Row({ image: i }) {
   const shown = all.length > mostPackages ? all.slice(0, mostPackages - 1) : all;
   const notes = [i.containerPlatform?.split(",").join(" and "), i.size !== undefined && size(i.size), count(i.packageCount ?? all.length, "package"), i.pulls ? count(i.pulls, "pull") : "no pulls yet",
     i.creationTime && html`<span title=${moment(i.creationTime)}>kept ${ago(i.creationTime)}</span>`].filter(Boolean);
-  return html`<li><div class="what"><a href=${catalogPage(i.id)}>${i.name}</a> <span class="digest">${i.tag}</span>${i.format === "sif" && html` <span class="tag">Singularity</span>`}
+  return html`<li><div class="what"><a href=${catalogPage(i.id)}>${i.name}</a> <span class="digest">${i.tag}</span>${i.format === "sif" && html` <span class="tag">Singularity</span>`}${i.format === "environment" && html` <span class="tag">environment</span>`}
     ${shown.length > 0 && html`<ul class="packs" aria-label="Requested packages">${shown.map((p) => html`<li key=${`${p.name} ${p.version}`}>${p.name} <span class="digest">${p.version}</span></li>`)}
       ${all.length > shown.length && html`<li>and more</li>`}</ul>`}
     <p class="note">${notes.map((n, at) => html`${at > 0 && " · "}${n}`)}</p></div></li>`;

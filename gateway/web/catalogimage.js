@@ -35,11 +35,11 @@ function Name({ image: i, failed }) {
       <p>It can no longer be pulled. What was in the image is listed here, and its lock remains.</p></section>
       <p class="copied"><code tabindex="0" aria-label="The name that it had">${i.targetImage}</code></p>`;
   }
-  const shown = uses(i.targetImage).filter(([title]) => ["Docker", "Podman", "Apptainer"].includes(title));
+  const shown = uses(i.targetImage, undefined, i.format).filter(([title]) => ["Docker", "Podman", "Apptainer", "slipway run"].includes(title));
   return html`${!i.digest && (failed ? html`<p class="verdict bad" role="status">Its build failed. A later pull builds it again.</p>`
     : html`<p class="verdict running" role="status">It is being built. A pull waits for its build.</p>`)}
     <${Copied} large text=${i.targetImage} what="the name" />
-    <${Uses} name=${i.targetImage} />
+    <${Uses} name=${i.targetImage} format=${i.format} />
     <dl class="facts paper">${shown.map(([title, command]) => html`<dt>${title}</dt><dd><code>${command}</code></dd>`)}<dt>Address</dt><dd>${catalogPage(i.id)}</dd></dl>`;
 }
 

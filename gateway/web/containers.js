@@ -29,7 +29,7 @@ function standing(c) {
 function Row({ container: c, changed }) {
   const [text, look] = standing(c);
   const works = look === "good";
-  const notes = [c.containerPlatform?.split(",").join(" and "), c.format === "sif" && "Singularity", moment(c.creationTime), works && c.expiration && `until ${moment(c.expiration)}`,
+  const notes = [c.containerPlatform?.split(",").join(" and "), c.format === "sif" && "Singularity", c.format === "environment" && "environment", moment(c.creationTime), works && c.expiration && `until ${moment(c.expiration)}`,
     c.workspaceId && `workspace ${c.workspaceId}`, c.workflowId && `for the run ${c.workflowId}`];
   const revoke = async () => {
     await call("DELETE", `v1alpha2/container/${c.requestId}`);

@@ -43,7 +43,7 @@ function add({ containerConfig: c, containerIncludes }) {
 
 /** Lists the parts of a build that the view cannot show. @param {Recipe} recipe @param {boolean} onImage */
 function missing(recipe, onImage) {
-  const { condaOpts: o = {}, contextSize, buildCompression } = recipe;
+  const { condaOpts: o = {}, contextSize, buildCompression, environment: made } = recipe;
   return [
     recipe.condaFile && isOwn(recipe) && "The Conda environment that its Dockerfile uses as conda.yml: copy it from the page of the build.",
     contextSize !== undefined && `The folder that its Dockerfile copied from${contextSize ? ` (${size(contextSize)}, compressed)` : ""}: add it again.`,
@@ -53,6 +53,7 @@ function missing(recipe, onImage) {
     o.basePackages !== undefined && `The packages that every environment gets: ${o.basePackages || "none"}.`,
     o.compile && "The compilation of Python modules.",
     buildCompression && "The compression of its layers.",
+    made && made === recipe.digest && "That it is an environment without an image: this page makes an image. Use slipway conda --format environment.",
   ].filter((text) => typeof text === "string");
 }
 

@@ -35,13 +35,18 @@ function wave({ packages, containerImage, containerConfig, containerIncludes, ke
 /** The longest request that is shown as a command, in characters. */
 const longest = 20_000;
 
-/** @param {string} name @param {Body} [body] the request of the name, if it is known @returns {Use[]} */
-export function uses(name, body) {
+/**
+ * @param {string} name @param {Body} [body] the request of the name, if it is known
+ * @param {string} [format] "environment" for an environment without an image, which no container engine runs
+ * @returns {Use[]}
+ */
+export function uses(name, body, format) {
   const json = JSON.stringify(body) ?? "";
   /** @type {Use[]} */
   const curl = !json || json.length > longest ? [] : [["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(json)}`]];
   /** @type {Use} */
   const nextflow = ["Nextflow", `process.container = '${name}'`];
+  if (format === "environment") return [["slipway run", `slipway run ${name} -- CMD`], ["slipway shell", `slipway shell ${name}`], ...curl];
   if (name.startsWith("oras://")) return [["Apptainer", `apptainer pull image.sif ${name}`], ["Singularity", `singularity pull image.sif ${name}`], nextflow, ...curl];
   return [
     ["Docker", `docker run --rm -it ${name}`],
@@ -54,9 +59,9 @@ export function uses(name, body) {
   ];
 }
 
-/** An image name in large type, and one way at a time to use it. @param {{name: string, body?: Body}} props */
-export function Uses({ name, body }) {
-  const all = uses(name, body);
+/** An image name in large type, and one way at a time to use it. @param {{name: string, body?: Body, format?: string}} props */
+export function Uses({ name, body, format }) {
+  const all = uses(name, body, format);
   const [shown, show] = useState(0);
   const [what, command] = all[shown] ?? all[0];
   return html`<div class="uses">

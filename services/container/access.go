@@ -127,7 +127,7 @@ func (s *Service) issued(ctx context.Context, who *platformv1.Identity, field st
 	return rec, err
 }
 
-// issuedAny is issued, for Singularity images as well.
+// issuedAny is issued, for Singularity images as well. It returns fault.Invalid for an environment without an image.
 func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference, token string) (store.Record, error) {
 	rec, err := s.live(ctx, token)
 	if err != nil {
@@ -138,6 +138,9 @@ func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field
 	}
 	if err := s.deps.Keychain.CheckPlan(caller.Of(who), field, rec.Plan); err != nil {
 		return rec, err
+	}
+	if rec.Plan.GetFormat() == request.FormatEnvironment {
+		return rec, fault.Invalid.Newf("%s: %s is an environment without an image, on which nothing can be built; request an image of its packages", field, image)
 	}
 	return rec, s.checkIssued(ctx, field, rec.Plan)
 }

@@ -240,7 +240,7 @@ func (s *Service) cited(ctx context.Context, k store.Kept, b *buildv1.SubmitBuil
 	sum := sha256.Sum256([]byte(lock))
 	image := citation.Image{
 		ID: k.ID, URL: s.publicURL() + "/c/" + k.ID, Host: s.deps.Host, Repository: oci.IssuedName{Token: k.ID, Name: k.Name}.String(), Tag: k.Tag,
-		IsSIF: k.Format == request.FormatSif, Digest: k.Digest, Platforms: k.Platform, Kept: k.Created,
+		IsSIF: k.Format == request.FormatSif, IsEnvironment: k.Format == request.FormatEnvironment, Digest: k.Digest, Platforms: k.Platform, Kept: k.Created,
 		Lock: citation.File{URL: s.publicURL() + "/v1alpha1/catalog/" + k.ID + "/lock?format=" + condaLock, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(lock))},
 	}
 	packages, err := s.store.KeptPackages(ctx, k.ID)

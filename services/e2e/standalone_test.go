@@ -1,9 +1,16 @@
 package e2e
 
 import (
+	"encoding/base64"
+	"errors"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"slipway.dev/services/internal/testkit"
 )
 
 // TestEnvironmentWithoutImage runs programs of an environment that has no image, by its packages and by its name, and checks that
@@ -13,9 +20,7 @@ func TestEnvironmentWithoutImage(t *testing.T) {
 	t.Parallel()
 	channel := madeChannel(t, greet(t, "amd64"), debianPython(t), helloPython())
 	eachCopyShape(t, nil, unraced(bare(channel.URL)), func(t *testing.T, p *program) {
-		order := environment("", "greet", "hello")
-		order["packages"].(map[string]any)["condaOpts"] = map[string]any{"basePackages": ""}
-		order["format"] = "environment"
+		order := standalone("greet", "hello")
 		answer := p.order(order)
 		ended := p.finished(t, answer)
 		if ended["succeeded"] != true {
@@ -50,4 +55,134 @@ func TestEnvironmentWithoutImage(t *testing.T) {
 			}
 		}
 	})
+}
+
+// standalone returns a request for an environment without an image.
+func standalone(entries ...string) map[string]any {
+	return map[string]any{"format": "environment", "packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{"lab"}, "condaOpts": map[string]any{"basePackages": ""}}}
+}
+
+// TestEnvironmentIsAResult checks that what shows, signs, keeps and copies the results of builds does so with an environment that has no
+// image, and that nothing is built on it.
+func TestEnvironmentIsAResult(t *testing.T) {
+	needClients(t)
+	t.Parallel()
+	images, own, channel := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Basic), madeChannel(t, greet(t, "amd64"))
+	more := keeping(channel.URL, "all")
+	more["admin_registry_auth_file"] = dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})
+	p := oneProcess(t, pushingTo(t, images, common(t, []string{own.Host}, more)))
+	answer := p.order(standalone("greet"))
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	name, build := text(answer, "targetImage"), text(answer, "buildId")
+	if again := p.order(standalone("greet")); again["cached"] != true || again["buildId"] != build {
+		t.Errorf("the environment is not cached: %v", again)
+	}
+	fresh := p.call(http.MethodPost, "/v1alpha2/container/"+build+"/name", nil).json(t)
+	m := newMounter(t, p)
+	for _, args := range [][]string{{"run", text(fresh, "targetImage")}, {"run", "--verify", name}} {
+		if out, errs, err := m.slipway(append(args, "--", "greet")...); err != nil || out != "/opt/conda/share/greeting: hello of a package\n" {
+			t.Errorf("%v printed %q, %v: %s", args, out, err, errs)
+		}
+	}
+	if out, log, err := p.slipway("verify", name); err != nil || !strings.Contains(out, "Provenance") {
+		t.Errorf("%s%s%v", out, log, err)
+	}
+	p.inspectsEnvironment(t, name)
+	p.buildsNothingOn(t, name)
+	p.keepsEnvironment(t, m)
+	p.freezesEnvironment(t, m, own)
+}
+
+// inspectsEnvironment checks what is shown of an environment: its variables, and the packages of its lock.
+func (p *program) inspectsEnvironment(t *testing.T, name string) {
+	t.Helper()
+	query := map[string]any{"containerImage": name}
+	if r := p.call(http.MethodPost, "/v1alpha1/inspect", query); r.status != http.StatusOK || !strings.Contains(string(r.body), "PATH=/opt/conda/bin") || !strings.Contains(string(r.body), `"amd64"`) {
+		t.Errorf("inspect: %d %s", r.status, r.body)
+	}
+	var list struct {
+		Platforms []struct {
+			Platform, Source string
+			Packages         []struct{ Name, Layer string }
+		}
+	}
+	mustJSON(t, p.call(http.MethodPost, "/v1alpha1/inspect/packages", query).body, &list)
+	if len(list.Platforms) != 1 || list.Platforms[0].Platform != "linux/amd64" || list.Platforms[0].Source != "lock" || len(list.Platforms[0].Packages) == 0 || list.Platforms[0].Packages[0].Layer == "" {
+		t.Errorf("the packages are %+v", list)
+	}
+	if r := p.call(http.MethodGet, "/v1alpha1/images/sbom?image="+url.QueryEscape(name), nil); r.status != http.StatusOK || !strings.Contains(string(r.body), "pkg:conda/greet@") {
+		t.Errorf("the SBOM: %d %s", r.status, r.body)
+	}
+}
+
+// buildsNothingOn checks that the name of an environment cannot be used like that of an image.
+func (p *program) buildsNothingOn(t *testing.T, name string) {
+	t.Helper()
+	for what, body := range map[string]map[string]any{
+		"image":       {"containerImage": name},
+		"additions":   {"containerImage": name, "containerConfig": map[string]any{"env": []string{"A=b"}}},
+		"Singularity": {"containerImage": name, "format": "sif"},
+		"inclusion":   {"containerImage": "docker.io/library/debian:12", "containerIncludes": []string{name}},
+		"Dockerfile":  {"containerFile": base64.StdEncoding.EncodeToString([]byte("FROM " + name + "\n"))},
+		"base image":  environment(name, "greet"),
+	} {
+		if r := p.call(http.MethodPost, "/v1alpha2/container", body); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "is an environment without an image") {
+			t.Errorf("%s: %d %s", what, r.status, r.body)
+		}
+	}
+}
+
+// keepsEnvironment keeps an environment, and runs it by its permanent name.
+func (p *program) keepsEnvironment(t *testing.T, m mounter) {
+	t.Helper()
+	order := standalone("greet")
+	order["keep"] = true
+	answer := p.order(order)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	id, name := text(answer, "keptId"), text(answer, "targetImage")
+	p.knownDigest(t, id)
+	if kept := p.call(http.MethodGet, "/v1alpha1/catalog/"+id, nil).json(t); kept["format"] != "environment" || kept["targetImage"] != name || kept["packageCount"] == nil {
+		t.Errorf("the catalogue has %v", kept)
+	}
+	if out, errs, err := m.slipway("run", name, "--", "greet"); err != nil || out != "/opt/conda/share/greeting: hello of a package\n" {
+		t.Errorf("the kept environment printed %q, %v: %s", out, err, errs)
+	}
+	if r := p.call(http.MethodGet, "/v1alpha1/catalog/"+id+"/citation?format=bibtex", nil); !strings.Contains(string(r.body), "Mounted environment") {
+		t.Errorf("the citation is %s", r.body)
+	}
+	p.change(t, `DELETE FROM container_requests`, `DELETE FROM container_digests`, `DELETE FROM build_builds`)
+	m.cache = filepath.Join(filepath.Dir(m.cache), "later")
+	if out, errs, err := m.slipway("run", name, "--", "greet"); err != nil || out != "/opt/conda/share/greeting: hello of a package\n" {
+		t.Errorf("without records, the kept environment printed %q, %v: %s", out, err, errs)
+	}
+}
+
+// freezesEnvironment pushes an environment to a repository of a user, mirrors it from there, and copies it into a bundle.
+func (p *program) freezesEnvironment(t *testing.T, m mounter, own *testkit.Registry) {
+	t.Helper()
+	order := standalone("greet")
+	order["freeze"], order["buildRepository"] = true, own.Host+"/team/env"
+	answer := p.order(order, "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	name := text(answer, "targetImage")
+	mirrored := p.order(map[string]any{"containerImage": name, "mirror": true, "buildRepository": own.Host + "/copies"}, "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, mirrored); s["succeeded"] != true {
+		t.Fatalf("the mirror ended as %v:\n%s", s, p.logOf(mirrored))
+	}
+	login := filepath.Join(filepath.Dir(m.cache), ".docker")
+	auth := base64.StdEncoding.EncodeToString([]byte(testkit.User + ":" + testkit.Password))
+	if err := errors.Join(os.MkdirAll(login, 0o755), os.WriteFile(filepath.Join(login, "config.json"), []byte(`{"auths": {"`+own.Host+`": {"auth": "`+auth+`"}}}`), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{name, text(mirrored, "targetImage")} {
+		if out, errs, err := m.slipway("run", "--plain-http", own.Host, name, "--", "greet"); err != nil || out != "/opt/conda/share/greeting: hello of a package\n" {
+			t.Errorf("%s printed %q, %v: %s", name, out, err, errs)
+		}
+	}
 }

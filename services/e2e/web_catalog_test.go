@@ -226,6 +226,10 @@ func TestWebPageOfKeptImages(t *testing.T) {
 	b.eval(button("Make a variant") + ".click()")
 	b.await(`document.querySelector("[name=format]:checked")?.value === "sif" && ` + chosen + ` === "sambamba="`)
 
+	b.visit(keep(map[string]any{"entries": []string{"sambamba"}}, "format", "environment"))
+	b.await(`/^slipway run [^ ]+\/c\/[^ ]+ -- CMD$/.test(document.querySelector(".uses .copied code")?.innerText) && !document.querySelector("main").textContent.includes("docker")`)
+	b.good("kept environment", p.url)
+
 	b.visit(keep(map[string]any{"entries": []string{"broken"}}))
 	b.await(`document.querySelector(".verdict.bad")?.innerText === "Its build failed. A later pull builds it again."`)
 	b.good("kept image that was not built", p.url)

@@ -1,1 +1,1 @@
-import"./chunk-DQ7HVVLL.js";
+import"./chunk-37SHY2PI.js";

@@ -18,8 +18,8 @@ type Image struct {
 	ID, URL string
 	// Host is the registry, and Repository and Tag the rest of the name to pull.
 	Host, Repository, Tag string
-	// IsSIF is set for a Singularity image.
-	IsSIF bool
+	// IsSIF is set for a Singularity image, and IsEnvironment for an environment without an image.
+	IsSIF, IsEnvironment bool
 	// Digest is that of its manifest; "" until the image is built.
 	Digest string
 	// Platforms are for display, e.g. "linux/amd64,linux/arm64".
@@ -112,6 +112,9 @@ func listed(names []string) string {
 func (i Image) kind() string {
 	if i.IsSIF {
 		return "Singularity image"
+	}
+	if i.IsEnvironment {
+		return "Mounted environment"
 	}
 	return "Container image"
 }

@@ -207,7 +207,7 @@ type CatalogImage struct {
 	TargetImage *string `protobuf:"bytes,4,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The platforms, e.g. "linux/amd64,linux/arm64".
 	ContainerPlatform *string `protobuf:"bytes,5,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
-	// "sif" for a Singularity image; otherwise absent.
+	// "sif" for a Singularity image, "environment" for an environment without an image; otherwise absent.
 	Format *string `protobuf:"bytes,6,opt,name=format,proto3,oneof" json:"format,omitempty"`
 	// When the image was kept.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`

@@ -731,7 +731,7 @@ type Container struct {
 	ContainerImage *string `protobuf:"bytes,2,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	ContainerPlatform *string `protobuf:"bytes,3,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
-	// "sif" for a Singularity image; otherwise absent.
+	// "sif" for a Singularity image, "environment" for an environment without an image; otherwise absent.
 	Format *string `protobuf:"bytes,4,opt,name=format,proto3,oneof" json:"format,omitempty"`
 	// The build of the image; absent without a recipe.
 	BuildId *string `protobuf:"bytes,5,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`

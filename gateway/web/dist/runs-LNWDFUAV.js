@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-RQXRS7SS.js";import"./chunk-3LIEFEXZ.js";import"./chunk-K2W5R2YV.js";import"./chunk-DQ7HVVLL.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-7NIKIHU6.js";import"./chunk-DF5OPEJX.js";import"./chunk-3LIEFEXZ.js";import"./chunk-K2W5R2YV.js";import"./chunk-DQ7HVVLL.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
