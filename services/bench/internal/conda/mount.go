@@ -61,6 +61,7 @@ func Mount(w *world.World, s *figure.Sheet) {
 	m.measureImport(s)
 	m.measureAll(s)
 	m.measureRemote(s)
+	m.measureMemory(s)
 }
 
 // mounted is an environment in several forms.
@@ -273,6 +274,29 @@ func (m *mounted) measureAll(s *figure.Sheet) {
 	s.Ratio(r, nameOwn, nameDirectory, figure.Took, figure.AtMost(1))
 	s.Ratio(r, nameOwn, nameSquash, figure.Took, figure.AtMost(0.6))
 	s.Remark = ""
+}
+
+// usedMemory finds the memory in what --stats prints.
+var usedMemory = regexp.MustCompile(`memory (\d+) KiB`)
+
+// measureMemory measures the most memory of a process that serves the environment, while a command reads all files.
+func (m *mounted) measureMemory(s *figure.Sheet) {
+	memory := func(cache string, flags ...string) float64 {
+		args := append(append([]string{"run", "--stats", "--cache", cache}, flags...), m.image, "--", "/bin/sh", "-c", "find /opt/conda -type f -print0 | xargs -0 cat >/dev/null")
+		printed, _ := m.user(args...)
+		found := usedMemory.FindStringSubmatch(printed)
+		if found == nil {
+			must.Fail("there is no memory in %q", printed)
+		}
+		return must.Get(strconv.ParseFloat(found[1], 64)) / 1e3
+	}
+	for _, c := range []struct{ what, cache, share string }{
+		{nameOwn + ", files in its cache", m.cache, "--no-share"},
+		{nameOwn + ", files fetched", m.emptyCache(), "--no-share"},
+		{nameShared + ", files fetched", m.emptyCache(), "--no-share=false"},
+	} {
+		s.Check("memory: "+c.what, memory(c.cache, c.share), "MB", figure.AtMost(40))
+	}
 }
 
 // fetchedBytes finds the number of fetched bytes in what --stats prints.

@@ -52,6 +52,10 @@ type launch struct {
 // memoryLimit is the size of the heap, in bytes, from which on a process that serves files collects garbage all the time.
 const memoryLimit = 14 << 20
 
+// collectAfter is how much more than what is in use a process that serves files allocates before it collects garbage, in percent, until
+// it reaches memoryLimit.
+const collectAfter = 200
+
 // run runs a command and returns its exit code. The mount is, in this order: EROFS of the kernel for root, if the environment is
 // complete; that of an agent; one of this process.
 func (l *launch) run(ctx context.Context, args, env []string) (int, error) {
@@ -225,9 +229,9 @@ func (l *launch) record(e *opened) {
 	}
 }
 
-// limitMemory keeps the memory of a process that serves files small.
+// limitMemory keeps the memory of a process that serves files small, most of which is garbage.
 func limitMemory() {
-	debug.SetGCPercent(25)
+	debug.SetGCPercent(collectAfter)
 	debug.SetMemoryLimit(memoryLimit)
 }
 
