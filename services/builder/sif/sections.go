@@ -20,13 +20,25 @@ type Section struct {
 const shortSection = 1 << 10
 
 // Sections returns the image as ranges of parts and of a file that only this image has: its header and
-// tables, and the parts of layers that are not stored.
+// tables, and the parts of layers that are not stored. No bytes of equal blocks are in two sections.
 func (f File) Sections() (sections []Section, own *pieces.File) {
-	of, own := f.shared(), &pieces.File{}
+	shared, first := map[io.ReaderAt]*squashfs.Part{}, map[[32]byte]*squashfs.Part{}
+	for _, p := range f.parts {
+		if p.shared {
+			shared[p.File()] = p.Part
+		}
+	}
+	own = &pieces.File{}
 	f.Each(func(from io.ReaderAt, offset, length int64) {
-		if p := of[from]; p != nil && length >= shortSection {
-			sections = append(sections, Section{p, offset, length})
-			return
+		if p := shared[from]; p != nil && length >= shortSection {
+			_, sum := p.Blocks()
+			if first[sum] == nil {
+				first[sum] = p
+			}
+			if first[sum] == p { // not another part with the same blocks
+				sections = append(sections, Section{p, offset, length})
+				return
+			}
 		}
 		if n := len(sections); n > 0 && sections[n-1].Part == nil {
 			sections[n-1].Length += length
@@ -36,15 +48,4 @@ func (f File) Sections() (sections []Section, own *pieces.File) {
 		own.Append(from, offset, length)
 	})
 	return sections, own
-}
-
-// shared returns the shared parts by their files. Of several with the same blocks it returns the first.
-func (f File) shared() map[io.ReaderAt]*squashfs.Part {
-	out, seen := map[io.ReaderAt]*squashfs.Part{}, map[[32]byte]bool{}
-	for _, p := range f.parts {
-		if _, sum := p.Blocks(); p.shared && !seen[sum] {
-			out[p.File()], seen[sum] = p.Part, true
-		}
-	}
-	return out
 }
