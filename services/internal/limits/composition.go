@@ -8,9 +8,9 @@ const (
 	// of their list in bytes.
 	CompositionPieces = 10_000
 	Composition       = 2 << 20
-	// ComposedBlob is the maximum size of such a blob in bytes. It has more bytes than StoredManifest, so
-	// that it is never a manifest.
-	ComposedBlob = 1 << 40
+	// ComposedLeast and ComposedBlob are the minimum and the maximum size of such a blob in bytes.
+	ComposedLeast = 1 << 20
+	ComposedBlob  = 1 << 40
 	// Compositions is how many such blobs the store verifies at a time.
 	Compositions = 2
 )
@@ -19,7 +19,7 @@ const (
 func compositionRows() []Row {
 	return []Row{
 		{What: "pieces of a blob that is composed of parts; their list", Bound: strconv.Itoa(CompositionPieces) + "; " + size(Composition), Why: "it is read with each request for the blob; an image with more is stored as a file"},
-		{What: "blob that is composed of parts", Bound: "more than " + size(StoredManifest) + ", at most " + size(ComposedBlob), Why: "smaller blobs are stored as files; no byte of a part is used twice"},
+		{What: "blob that is composed of parts", Bound: size(ComposedLeast) + " to " + size(ComposedBlob), Why: "smaller blobs are stored as files; no byte of a part is used twice"},
 		{What: "composed blobs that the embedded store verifies at a time", Bound: strconv.Itoa(Compositions) + ", of one build 1", Why: "all bytes are read and hashed for a list of some KiB"},
 	}
 }

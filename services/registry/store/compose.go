@@ -190,7 +190,7 @@ func (u *upload) composed(ctx context.Context, d digest.Digest) (why string, err
 	if err != nil {
 		return "The composition is invalid: " + err.Error(), nil //nolint:nilerr // the client's
 	}
-	if c.Size() <= limits.StoredManifest {
+	if c.Size() < limits.ComposedLeast {
 		return "A blob of this size is not composed; upload it", nil
 	}
 	l := u.layout(u.repository)

@@ -145,3 +145,35 @@ func TestComposeConcurrently(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// TestAttackComposedManifest composes the content of a manifest. It must not be served as a manifest, also
+// not after the manifest was pushed.
+func TestAttackComposedManifest(t *testing.T) {
+	t.Parallel()
+	s := newServedStore(t)
+	config := s.blob(t, "builds", []byte("{}"))
+	manifest := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","annotations":{"x":%q},"config":{"mediaType":"application/x","digest":%q,"size":2},"layers":[]}`,
+		strings.Repeat("x", limits.ComposedLeast), config)
+	part := s.blob(t, "builds", append([]byte("_"), manifest...))
+	d := digest.FromBytes(manifest)
+	if status, why := s.upload(t, ownLogin(), "builds", d, document(t, oci.Piece{Digest: part, Offset: 1, Length: int64(len(manifest))}), oci.TypeComposition); status != http.StatusCreated {
+		t.Fatalf("composing returned %d %s", status, why)
+	}
+	const mediaType, indexType = "application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json"
+	index := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[{"mediaType":%q,"digest":%q,"size":%d}]}`, indexType, mediaType, d, len(manifest))
+	if resp, _ := s.exchange(t, ownLogin(), http.MethodPut, "/v2/builds/manifests/i", index, "Content-Type", indexType); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("an index of it returned %d", resp.StatusCode)
+	}
+	path := "/v2/builds/manifests/" + d.String()
+	if resp, got := s.exchange(t, ownLogin(), http.MethodGet, path, nil); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("as a manifest it returned %d with %d bytes", resp.StatusCode, len(got))
+	}
+	if resp, why := s.exchange(t, ownLogin(), http.MethodPut, path, manifest, "Content-Type", mediaType); resp.StatusCode != http.StatusCreated {
+		t.Fatalf("pushing the manifest returned %d %s", resp.StatusCode, why)
+	}
+	for _, path := range []string{path, "/v2/builds/blobs/" + d.String()} {
+		if resp, got := s.exchange(t, ownLogin(), http.MethodGet, path, nil); resp.StatusCode != http.StatusOK || digest.FromBytes(got) != d {
+			t.Errorf("%s returned %d with %d bytes", path, resp.StatusCode, len(got))
+		}
+	}
+}

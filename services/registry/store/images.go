@@ -183,7 +183,7 @@ func (l layout) validate(raw []byte, contentType string) (is, why string) {
 }
 
 // kind returns the media type of a manifest or an index, or "" for other blobs. It reads at
-// most left bytes. A composed blob is larger than a manifest.
+// most left bytes. A composed blob is never served as a manifest.
 func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error) {
 	if l.isComposed(d) {
 		return "", nil

@@ -69,6 +69,9 @@ func (s *Store) serialized(r *http.Request, repository string, body []byte, g *c
 		refuse(out, http.StatusForbidden, "DENIED", "The tag belongs to an image of another build")
 		return out
 	}
+	if l, d := s.layout(repository), digestFor(r, body); r.Method == http.MethodPut && l.isComposed(d) {
+		_ = os.Remove(l.path(d)) // olareg stores the manifest, as it reads manifests from files
+	}
 	s.touch(repository, digestOf(r.URL.Path))
 	s.registry.ServeHTTP(out, r)
 	d := digest.Digest(out.header.Get("Docker-Content-Digest"))
@@ -78,6 +81,14 @@ func (s *Store) serialized(r *http.Request, repository string, body []byte, g *c
 		refuse(out, http.StatusNotFound, "MANIFEST_UNKNOWN", "A blob of the image has lost a part")
 	}
 	return out
+}
+
+// digestFor returns the digest under which a pushed manifest is stored.
+func digestFor(r *http.Request, body []byte) digest.Digest {
+	if d := digestOf(r.URL.Path); d != "" {
+		return d.Algorithm().FromBytes(body)
+	}
+	return digest.FromBytes(body)
 }
 
 // serveBlob serves a blob. A HEAD request holds the repository's lock, because the client

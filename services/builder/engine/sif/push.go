@@ -65,7 +65,7 @@ func (s *Engine) pushFile(ctx context.Context, out jobs.Output, t *remote.Target
 // instead, because it is too small or has too many parts.
 func pushParts(ctx context.Context, t *remote.Target, file sif.File) (done bool, err error) {
 	sections, own := file.Sections()
-	if len(sections) > limits.CompositionPieces || file.Size() <= limits.StoredManifest {
+	if len(sections) > limits.CompositionPieces || file.Size() < limits.ComposedLeast {
 		return false, nil
 	}
 	rest, err := describeOwn(own)
