@@ -117,6 +117,7 @@ type Service struct {
 	// admissions and durations publish events for counting.
 	admissions, durations *metricsbus.Outbox
 	subscriptions         subscriptions
+	totals                *totals
 	// dispatching is the outage of what dispatching builds needs.
 	dispatching retry.Outage
 	// queued wakes the dispatcher, admitted the outbox of admissions, and happened the publication of events.
@@ -137,7 +138,7 @@ func New(d Deps) (*Service, error) {
 		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now, RunningOf: func(l store.Load) []ratelimit.RunningLimit {
 			return d.Limiter.RunningOf(l.Caller.Charged(context.Background()))
 		}},
-		ended: newEndings(), metrics: newMetrics(d.Metrics), rebuilds: newRebuildMetric(d.Metrics), rebuildKey: &rebuildKey{store: rows},
+		ended: newEndings(), totals: newTotals(), metrics: newMetrics(d.Metrics), rebuilds: newRebuildMetric(d.Metrics), rebuildKey: &rebuildKey{store: rows},
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1), happened: make(chan struct{}, 1),
 		dispatching: retry.Outage{Log: d.Log, Fails: "Builds cannot be dispatched right now; they wait", Works: "Builds are dispatched again"},
 	}

@@ -17,6 +17,8 @@ import (
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/internal/rpc"
 )
@@ -202,6 +204,29 @@ func summary(message string) string {
 	return string(line)
 }
 
+// totals are the numbers of builds of users with more than limits.CountedBuilds.
+type totals = memo.Cache[caller.ID, int32]
+
+func newTotals() *totals {
+	return memo.NewCache(memo.Options[caller.ID, int32]{Most: limits.BuildTotals, Age: limits.BuildTotalAge})
+}
+
+// total returns the number of builds of a user, of which a page has been read. Builds are only counted if the page does
+// not show the number, and a large number is remembered: counting takes longer than reading the page.
+func (s *Service) total(ctx context.Context, who caller.ID, limit, offset, found int) (int32, error) {
+	if found < limit && (found > 0 || offset == 0) { // the last page
+		return int32(offset + found), nil
+	}
+	if n, ok := s.totals.Get(who); ok {
+		return max(n, int32(offset+found)), nil
+	}
+	n, err := s.store.NumberOfUser(ctx, who)
+	if err == nil && n > limits.CountedBuilds {
+		s.totals.Set(who, n)
+	}
+	return n, err
+}
+
 // ListBuilds returns the builds of the user who owns the Bearer token.
 func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest) (*buildv1.ListBuildsResponse, error) {
 	gate := caller.Gate{Platform: s.deps.Platform}
@@ -213,9 +238,14 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.OfUser(ctx, caller.Of(id), limit, offset)
+	who := caller.Of(id)
+	list, err := s.store.OfUser(ctx, who, limit, offset)
 	if err != nil {
 		return nil, s.store.Fault("listing builds", err)
+	}
+	total, err := s.total(ctx, who, limit, offset, len(list))
+	if err != nil {
+		return nil, s.store.Fault("counting builds", err)
 	}
 	out := &buildv1.ListBuildsResponse{TotalSize: proto.Int32(total)}
 	for _, r := range list {

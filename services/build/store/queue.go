@@ -69,14 +69,15 @@ func (s Store) FirstWith(ctx context.Context, contentDigest, scope, digest strin
 // mine is the condition for the builds of a user. The index build_builds_by_user has all its columns.
 const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0) AND (restriction = $4 OR $4 = '')`
 
-// OfUser returns builds of a user of a platform, the newest first, and their total number. If the
-// user has a workspace or repositories, it only returns builds with the same.
-func (s Store) OfUser(ctx context.Context, who caller.ID, limit, offset int) (list []Record, total int32, err error) {
-	if total, err = s.count(ctx, mine, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction()); err != nil {
-		return nil, 0, err
-	}
-	list, err = s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $5 OFFSET $6`, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction(), limit, offset)
-	return list, total, err
+// OfUser returns builds of a user of a platform, the newest first. If the user has a workspace or
+// repositories, it only returns builds with the same.
+func (s Store) OfUser(ctx context.Context, who caller.ID, limit, offset int) ([]Record, error) {
+	return s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $5 OFFSET $6`, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction(), limit, offset)
+}
+
+// NumberOfUser returns the number of builds of OfUser. It reads the index of each of them.
+func (s Store) NumberOfUser(ctx context.Context, who caller.ID) (int32, error) {
+	return s.count(ctx, mine, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction())
 }
 
 // Ahead counts the older builds that wait for the same workers.

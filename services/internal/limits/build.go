@@ -75,6 +75,14 @@ const (
 	RebuildAlarmAge = 365 * 24 * time.Hour
 )
 
+// CountedBuilds is the number of builds of a user up to which each list of them has their exact number. A larger number is
+// remembered for BuildTotalAge, for BuildTotals users.
+const (
+	CountedBuilds = 1000
+	BuildTotals   = 10_000
+	BuildTotalAge = 10 * time.Second
+)
+
 // SolvesAwaited is how many container requests of a process wait concurrently for the
 // solver. Further requests are queued and solved before their build.
 const SolvesAwaited = 32
@@ -98,6 +106,7 @@ func buildRows() []Row {
 		{What: "images that are built again at a time", Bound: "a quarter of the workers, at least 1; a worker without a report has one for " + RebuildLease.String(), Why: "builds of users come first"},
 		{What: "manifest or configuration of an image that was built again", Bound: size(RebuildDocument), Why: "it is in memory as a whole"},
 		{What: "differences between two builds of an image", Bound: strconv.Itoa(RebuildAlarms) + ", each for a year", Why: "operators read them with `slipwayd rebuilds`"},
+		{What: "builds of a user that each list counts", Bound: strconv.Itoa(CountedBuilds), Why: "counting takes longer than listing; a larger number is remembered for " + BuildTotalAge.String() + ", for " + strconv.Itoa(BuildTotals) + " users"},
 		{What: "running builds of one user", Key: "build_running_user", Why: "the client with the fewest running builds is next; a limit keeps slots free for later clients"},
 		{What: "running builds of one address without a user", Key: "build_running_anonymous", Why: "an idle build holds its slot until it ends; if there are several slots, one is left for other clients"},
 	}, stepRows()...)

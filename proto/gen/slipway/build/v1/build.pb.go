@@ -168,7 +168,7 @@ type ListBuildsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The builds, newest first, without their recipes.
 	Builds []*Build `protobuf:"bytes,1,rep,name=builds,proto3" json:"builds,omitempty"`
-	// Total number of results.
+	// Total number of results. A number above 1,000 may be 10 seconds old.
 	TotalSize     *int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3,oneof" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
