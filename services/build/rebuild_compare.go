@@ -26,6 +26,7 @@ import (
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/soci"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/mount/environment"
 )
 
 // firstImageTime is the timeout for reading the first image from its registry.
@@ -171,7 +172,7 @@ type parsedImage struct {
 	settings map[string]string
 }
 
-// parseImage parses a manifest and the configuration that it refers to.
+// parseImage parses a manifest and the configuration that it refers to: of an image, or of an environment without an image.
 func parseImage(manifest, config []byte) (parsedImage, error) {
 	var m ocispec.Manifest
 	var c ocispec.Image
@@ -183,6 +184,9 @@ func parseImage(manifest, config []byte) (parsedImage, error) {
 	}
 	if m.Config.Digest != digest.FromBytes(config) {
 		return parsedImage{}, fmt.Errorf("the manifest refers to another configuration")
+	}
+	if m.ArtifactType == environment.Type {
+		return parseEnvironment(manifest, config)
 	}
 	if len(m.Layers) > limits.ImageLayers || len(c.RootFS.DiffIDs) != len(m.Layers) {
 		return parsedImage{}, fmt.Errorf("it has %d layers and %d diff ids", len(m.Layers), len(c.RootFS.DiffIDs))
@@ -208,6 +212,37 @@ func parseImage(manifest, config []byte) (parsedImage, error) {
 		}
 		out.names = append(out.names, name)
 		out.layers[name] = LayerDigests{l.Digest.String(), c.RootFS.DiffIDs[i].String()}
+	}
+	return out, nil
+}
+
+// parseEnvironment parses the manifest and the configuration of an environment. Its layers are the index and the blobs of packages,
+// which have the names that their layers have in the history of an image.
+func parseEnvironment(manifest, config []byte) (parsedImage, error) {
+	a, err := environment.Parse(manifest)
+	if err != nil {
+		return parsedImage{}, err
+	}
+	c, err := environment.ParseConfig(config)
+	if err != nil {
+		return parsedImage{}, err
+	}
+	const index = "index of files"
+	out := parsedImage{names: []string{index}, layers: map[string]LayerDigests{index: {a.Index.Digest.String(), c.Index.String()}}, settings: map[string]string{}}
+	for _, p := range c.Packages {
+		name := printable(spec.Record{Name: p.Name, Version: p.Version, Build: p.Build}.History())
+		if p.Build == "" {
+			name = printable(spec.PyPI + ": " + p.Name + " " + p.Version)
+		}
+		out.names = append(out.names, name)
+		out.layers[name] = LayerDigests{Digest: a.Blobs[p.Blob].Digest.String()}
+	}
+	for name, value := range map[string]any{"env": c.Env, "platform": c.Platform} {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return out, err
+		}
+		out.settings[name] = string(raw)
 	}
 	return out, nil
 }
