@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
@@ -127,7 +128,7 @@ func (s *Service) issued(ctx context.Context, who *platformv1.Identity, field st
 	return rec, err
 }
 
-// issuedAny is issued, for Singularity images as well. It returns fault.Invalid for an environment without an image.
+// issuedAny is issued, for Singularity images as well.
 func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference, token string) (store.Record, error) {
 	rec, err := s.live(ctx, token)
 	if err != nil {
@@ -139,10 +140,15 @@ func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field
 	if err := s.deps.Keychain.CheckPlan(caller.Of(who), field, rec.Plan); err != nil {
 		return rec, err
 	}
-	if rec.Plan.GetFormat() == request.FormatEnvironment {
-		return rec, fault.Invalid.Newf("%s: %s is an environment without an image, on which nothing can be built; request an image of its packages", field, image)
-	}
 	return rec, s.checkIssued(ctx, field, rec.Plan)
+}
+
+// checkImage returns fault.Invalid if an issued name is that of an environment without an image, which is only mounted.
+func checkImage(field string, image oci.Reference, plan *containerv1.Plan) error {
+	if plan.GetFormat() == request.FormatEnvironment {
+		return fault.Invalid.Newf("%s: %s is an environment without an image, on which nothing can be built; request an image of its packages", field, image)
+	}
+	return nil
 }
 
 // sqlFault returns a fault that names the database as the cause.

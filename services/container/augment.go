@@ -75,6 +75,9 @@ func (s *Service) augmentPlan(ctx context.Context, r request.Resolved) (*contain
 // name expires.
 func (s *Service) planFromToken(ctx context.Context, r request.Resolved, token string) (*containerv1.Plan, error) {
 	rec, err := s.issued(ctx, r.Caller, "containerImage", r.Image, token)
+	if err == nil && r.Added() != nil {
+		err = checkImage("containerImage", r.Image, rec.Plan)
+	}
 	if err != nil {
 		return nil, err
 	}

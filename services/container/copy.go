@@ -41,6 +41,9 @@ func (s *Service) copyPlan(ctx context.Context, r request.Resolved) (*containerv
 // one platform. The image must exist and be readable by the caller.
 func (s *Service) copyOfIssued(ctx context.Context, r request.Resolved, token string) (*containerv1.Plan, error) {
 	rec, err := s.issued(ctx, r.Caller, "containerImage", r.Image, token)
+	if err == nil {
+		err = checkImage("containerImage", r.Image, rec.Plan)
+	}
 	if err != nil {
 		return nil, err
 	}

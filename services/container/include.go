@@ -100,6 +100,9 @@ func (s *Service) inclusion(ctx context.Context, p request.Parsed, who *platform
 // the name, the caller must be able to read all of it without the name.
 func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *platformv1.Identity, in sources.Inclusion, token string) (sources.Inclusion, error) {
 	rec, err := s.issued(ctx, who, in.Field, in.Image, token)
+	if err == nil {
+		err = checkImage(in.Field, in.Image, rec.Plan)
+	}
 	if err != nil {
 		return in, err
 	}

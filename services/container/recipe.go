@@ -134,6 +134,9 @@ func (n issuedNames) sourceOf(ctx context.Context, field string, image oci.Refer
 		find = n.issuedAny
 	}
 	rec, err := find(ctx, n.who, field, image, token)
+	if err == nil {
+		err = checkImage(field, image, rec.Plan)
+	}
 	switch {
 	case err != nil:
 		return image, err

@@ -117,11 +117,14 @@ func (p *program) inspectsEnvironment(t *testing.T, name string) {
 	}
 }
 
-// buildsNothingOn checks that the name of an environment cannot be used like that of an image.
+// buildsNothingOn checks that the name of an environment cannot be used like that of an image, apart from another name for it.
 func (p *program) buildsNothingOn(t *testing.T, name string) {
 	t.Helper()
+	another := text(p.order(map[string]any{"containerImage": name}), "targetImage")
+	if was, is := request(t, http.MethodGet, manifest(name), nil), request(t, http.MethodGet, manifest(another), nil); another == name || is.status != http.StatusOK || string(was.body) != string(is.body) {
+		t.Errorf("the name %s has %d %s", another, is.status, is.body)
+	}
 	for what, body := range map[string]map[string]any{
-		"image":       {"containerImage": name},
 		"additions":   {"containerImage": name, "containerConfig": map[string]any{"env": []string{"A=b"}}},
 		"Singularity": {"containerImage": name, "format": "sif"},
 		"inclusion":   {"containerImage": "docker.io/library/debian:12", "containerIncludes": []string{name}},
@@ -180,9 +183,28 @@ func (p *program) freezesEnvironment(t *testing.T, m mounter, own *testkit.Regis
 	if err := errors.Join(os.MkdirAll(login, 0o755), os.WriteFile(filepath.Join(login, "config.json"), []byte(`{"auths": {"`+own.Host+`": {"auth": "`+auth+`"}}}`), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	folder := filepath.Join(filepath.Dir(m.cache), "bundle")
+	if out, errs, err := p.slipway("bundle", "--to", folder, "--timeout", "2m", text(p.order(standalone("greet")), "targetImage")); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	if list, _, err := p.slipway("bundle", "list", folder, "--verify"); err != nil || !strings.Contains(list, ":greet-1.0--") {
+		t.Errorf("the bundle has %s, %v", list, err)
+	}
 	for _, name := range []string{name, text(mirrored, "targetImage")} {
 		if out, errs, err := m.slipway("run", "--plain-http", own.Host, name, "--", "greet"); err != nil || out != "/opt/conda/share/greeting: hello of a package\n" {
 			t.Errorf("%s printed %q, %v: %s", name, out, err, errs)
 		}
 	}
+}
+
+// TestEnvironmentIsMadeAgain checks that another worker makes the same environment again.
+func TestEnvironmentIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	channel := madeChannel(t, greet(t, "amd64"))
+	p, _ := buildersPerRole(t, common(t, nil, rebuilding(t, channel.URL)))
+	answer := p.order(standalone("greet"))
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	p.rebuild(t, text(answer, "buildId"), "SAME")
 }

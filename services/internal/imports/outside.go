@@ -32,7 +32,7 @@ func clientRules() []Rule {
 		{Package: client + "batch", May: []string{
 			"proto/gen/...", "services/internal/limits", library, client + "conda", client + "file", client + "image", client + "output", client + "session", client + "usage",
 		}},
-		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
+		{Package: client + "bundle", May: []string{"services/internal/limits", "services/mount/environment", client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
 		{Package: client + "run", May: []string{
 			"proto/gen/...", "services/internal/lifetime", "services/internal/limits", "services/mount/...", client + "bundle", client + "conda", client + "follow", client + "image", client + "output", client + "session", client + "usage", client + "verify",
 		}},

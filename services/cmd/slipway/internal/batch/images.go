@@ -170,7 +170,7 @@ func (l lockFile) entries(host string) []entry {
 		switch {
 		case c.Lock != "" && registry == host:
 			e.request = environmentRequest([]byte(e.text))
-			if c.isSif() {
+			if e.request.Format = c.Format; c.isSif() {
 				e.request.Format = formatSif
 			}
 		case c.isSif() && c.Image == name && c.Image != "" && !c.Added: // made of an existing image

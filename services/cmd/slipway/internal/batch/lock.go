@@ -77,7 +77,7 @@ type locked struct {
 	// Options is the digest of what the request has besides packages or an image, such as a base
 	// image; absent for nothing.
 	Options string `json:"options,omitempty"`
-	// Format is "sif" for a Singularity image; absent for other images.
+	// Format is "sif" for a Singularity image, "environment" for an environment without an image; absent for other images.
 	Format string `json:"format,omitempty"`
 	// Added reports whether the request adds something to the image of the digest.
 	Added bool `json:"added,omitempty"`

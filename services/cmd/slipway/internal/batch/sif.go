@@ -13,6 +13,8 @@ import (
 const (
 	// formatSif is the format of requests for Singularity images.
 	formatSif = "sif"
+	// formatEnvironment is the format of requests for environments without an image.
+	formatEnvironment = "environment"
 	// orasScheme is the prefix of the names of Singularity images.
 	orasScheme = "oras://"
 )
@@ -26,6 +28,9 @@ func isSif(r *containerv1.ContainerRequest) bool {
 func (c *container) format() string {
 	if c.isSif() {
 		return formatSif
+	}
+	if c.request.GetFormat() == formatEnvironment {
+		return formatEnvironment
 	}
 	return ""
 }

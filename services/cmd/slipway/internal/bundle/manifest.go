@@ -8,6 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/mount/environment"
 )
 
 // Media types of Docker.
@@ -72,8 +73,12 @@ func parseManifest(d ocispec.Descriptor, raw []byte) (manifest, error) {
 
 // check checks the descriptors of a manifest.
 func (m manifest) check() error {
-	if len(m.children) > limits.IndexEntries || len(m.blobs) > limits.ImageLayers+1 {
-		return fmt.Errorf("the manifest %s has more than %d manifests or %d layers", m.Digest, limits.IndexEntries, limits.ImageLayers)
+	most := limits.ImageLayers
+	if m.ArtifactType == environment.Type { // it has a layer for each package
+		most = limits.ArtifactLayers
+	}
+	if len(m.children) > limits.IndexEntries || len(m.blobs) > most+1 {
+		return fmt.Errorf("the manifest %s has more than %d manifests or %d layers", m.Digest, limits.IndexEntries, most)
 	}
 	for _, d := range m.children {
 		if d.Size < 0 || d.Size > limits.Document {
