@@ -1,6 +1,9 @@
 package limits
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Limits of blobs that the embedded store serves from parts of other blobs.
 const (
@@ -13,6 +16,10 @@ const (
 	ComposedBlob  = 1 << 40
 	// Compositions is how many such blobs the store verifies at a time.
 	Compositions = 2
+	// CompositionTime is how long the verification of such a blob may take, and CompositionWait how long a
+	// request waits for it before the client repeats the request.
+	CompositionTime = time.Hour
+	CompositionWait = 10 * time.Second
 )
 
 // compositionRows lists the limits of composed blobs.
@@ -21,5 +28,6 @@ func compositionRows() []Row {
 		{What: "pieces of a blob that is composed of parts; their list", Bound: strconv.Itoa(CompositionPieces) + "; " + size(Composition), Why: "it is read with each request for the blob; an image with more is stored as a file"},
 		{What: "blob that is composed of parts", Bound: size(ComposedLeast) + " to " + size(ComposedBlob), Why: "smaller blobs are stored as files; no byte of a part is used twice"},
 		{What: "composed blobs that the embedded store verifies at a time", Bound: strconv.Itoa(Compositions) + ", of one build 1", Why: "all bytes are read and hashed for a list of some KiB"},
+		{What: "verification of a composed blob; wait of one request for it", Bound: CompositionTime.String() + "; " + CompositionWait.String(), Why: "a large blob on a slow disk takes minutes, and clients stop waiting for a response earlier"},
 	}
 }

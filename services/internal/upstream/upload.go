@@ -201,22 +201,36 @@ func (u *Upload) Append(ctx context.Context, content io.Reader, n int64) error {
 
 // Commit makes the upload a blob. The registry verifies its digest.
 func (u *Upload) Commit(ctx context.Context, d digest.Digest) error {
-	return u.commit(ctx, url.Values{"digest": {d.String()}})
+	_, err := u.commit(ctx, url.Values{"digest": {d.String()}})
+	return err
 }
 
 // CommitComposition makes the upload, an oci.Composition, the blob that it describes. Only the embedded
-// image store supports it.
+// image store supports it. The store verifies the blob, and has the request repeated meanwhile.
 func (u *Upload) CommitComposition(ctx context.Context, d digest.Digest) error {
-	return u.commit(ctx, url.Values{"digest": {d.String()}, "mediaType": {oci.TypeComposition}})
+	for {
+		status, err := u.commit(ctx, url.Values{"digest": {d.String()}, "mediaType": {oci.TypeComposition}})
+		if err != nil || status != http.StatusAccepted {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
 }
 
-func (u *Upload) commit(ctx context.Context, query url.Values) error {
+func (u *Upload) commit(ctx context.Context, query url.Values) (status int, err error) {
 	separator := "?"
 	if strings.Contains(u.Location, "?") {
 		separator = "&"
 	}
-	_, err := u.request(ctx, http.MethodPut, u.Location+separator+query.Encode())
-	return err
+	resp, err := u.request(ctx, http.MethodPut, u.Location+separator+query.Encode())
+	if err != nil {
+		return 0, err
+	}
+	return resp.StatusCode, nil
 }
 
 // Cancel asks the registry to delete the upload. Some do not allow it to users who may push;

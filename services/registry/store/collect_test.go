@@ -32,7 +32,7 @@ type served struct {
 	dir, host string
 }
 
-func newServedStore(t *testing.T) *served {
+func newServedStore(t testing.TB) *served {
 	t.Helper()
 	s := &served{dir: t.TempDir()}
 	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
@@ -41,7 +41,7 @@ func newServedStore(t *testing.T) *served {
 }
 
 // serve starts a server of the store.
-func (s *served) serve(t *testing.T) {
+func (s *served) serve(t testing.TB) {
 	t.Helper()
 	server := httptest.NewServer(s.Store)
 	t.Cleanup(server.Close)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -145,66 +146,125 @@ func Compositions(dir string) []string {
 	return out
 }
 
+// A verification is a composition that is being verified. It continues if the client disconnects.
+type verification struct {
+	repository string
+	digest     digest.Digest
+	// done is closed at the end. Then why is the reason why the composition is rejected, or err the error
+	// of the disk.
+	done chan struct{}
+	why  string
+	err  error
+}
+
 // compose completes an upload whose content is a composition. It reads the whole blob, and stores the
 // composition if the blob has the digest. A build may only compose blobs of its own repository, whose
 // content it may read.
 func (u *upload) compose(w http.ResponseWriter, r *http.Request, d digest.Digest) {
+	c, why, err := u.readComposition()
+	if why == "" && err == nil {
+		why = u.useParts(c)
+	}
+	if why != "" || err != nil {
+		u.rejectComposition(w, r, u.Name(), why, err)
+		return
+	}
 	_, owner, _ := strings.Cut(u.id, "-")
 	if _, busy := u.composing.LoadOrStore(owner, true); busy {
 		w.Header().Set("Retry-After", "10")
 		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "The build composes another blob")
 		return
 	}
-	defer u.composing.Delete(owner)
-	select {
-	case u.verifying <- struct{}{}:
-		defer func() { <-u.verifying }()
-	case <-r.Context().Done():
-		return
-	}
-	why, err := u.composed(r.Context(), d)
-	switch {
-	case r.Context().Err() != nil:
-	case why != "":
-		_ = os.Remove(u.Name())
-		refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", why)
-	case err != nil:
-		u.respondDiskError(w, r, err)
-	default:
-		u.broken.Delete(brokenKey{u.repository, d})
-		created(w, u.repository, d)
-	}
+	v := &verification{repository: u.repository, digest: d, done: make(chan struct{})}
+	u.verifications.Store(u.id, v)
+	id, name, ctx := u.id, u.Name(), context.WithoutCancel(r.Context())
+	go func(s *Store) {
+		ctx, cancel := context.WithTimeout(ctx, limits.CompositionTime)
+		defer cancel()
+		v.why, v.err = s.composed(ctx, v, c, name)
+		s.composing.Delete(owner)
+		close(v.done)
+		time.AfterFunc(limits.UploadStall, func() { s.verifications.Delete(id) })
+	}(u.Store)
+	u.awaitVerification(w, r, id, name, v)
 }
 
-// composed is compose without the response. It returns the reason why the composition is rejected, or the
-// error of the disk.
-func (u *upload) composed(ctx context.Context, d digest.Digest) (why string, err error) {
+// awaitVerification responds with the result of a verification. If it takes long, it responds with the
+// status 202, and the client repeats its request.
+func (s *Store) awaitVerification(w http.ResponseWriter, r *http.Request, id, name string, v *verification) {
+	if r.URL.Query().Get("digest") != v.digest.String() {
+		refuse(w, http.StatusBadRequest, "DIGEST_INVALID", "The upload is verified for another digest")
+		return
+	}
+	wait := time.NewTimer(s.verificationWait)
+	defer wait.Stop()
+	select {
+	case <-v.done:
+	case <-r.Context().Done():
+		return
+	case <-wait.C:
+		w.Header().Set("Retry-After", "1")
+		accepted(w, http.StatusAccepted, v.repository, id, 0)
+		return
+	}
+	s.verifications.Delete(id)
+	if v.why != "" || v.err != nil {
+		s.rejectComposition(w, r, name, v.why, v.err)
+		return
+	}
+	created(w, v.repository, v.digest)
+}
+
+// rejectComposition responds to a composition that is not stored, and deletes its upload.
+func (s *Store) rejectComposition(w http.ResponseWriter, r *http.Request, name, why string, err error) {
+	_ = os.Remove(name)
+	if why != "" {
+		refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", why)
+		return
+	}
+	s.respondDiskError(w, r, err)
+}
+
+// readComposition reads the content of the upload. It returns the reason why it is rejected, or the error
+// of the disk.
+func (u *upload) readComposition() (c oci.Composition, why string, err error) {
 	if _, err := io.Copy(u.File, io.LimitReader(&u.body, limits.Composition+1)); err != nil {
-		return "The body was interrupted", nil //nolint:nilerr // the client's
+		return c, "The body was interrupted", nil //nolint:nilerr // the client's
 	}
 	raw, err := io.ReadAll(io.NewSectionReader(u.File, 0, limits.Composition+1))
 	if err != nil {
-		return "", err
+		return c, "", err
 	}
-	c, err := oci.ParseComposition(raw)
-	if err != nil {
-		return "The composition is invalid: " + err.Error(), nil //nolint:nilerr // the client's
+	if c, err = oci.ParseComposition(raw); err != nil {
+		return c, "The composition is invalid: " + err.Error(), nil //nolint:nilerr // the client's
 	}
 	if c.Size() < limits.ComposedLeast {
-		return "A blob of this size is not composed; upload it", nil
+		return c, "A blob of this size is not composed; upload it", nil
 	}
-	l := u.layout(u.repository)
-	if why := u.useParts(c); why != "" {
-		return why, nil
+	return c, "", nil
+}
+
+// composed verifies a composition, whose document is the file name, and stores it. It returns the reason
+// why it is rejected, or the error of the disk.
+func (s *Store) composed(ctx context.Context, v *verification, c oci.Composition, name string) (why string, err error) {
+	select {
+	case s.verifying <- struct{}{}:
+		defer func() { <-s.verifying }()
+	case <-ctx.Done():
+		return "The image store has too many blobs to verify", nil
 	}
-	sum := d.Algorithm().Hash()
-	if err := newComposed(l, c).copyTo(ctx, sum); err != nil {
+	sum := v.digest.Algorithm().Hash()
+	if err := newComposed(s.layout(v.repository), c).copyTo(ctx, sum); err != nil {
 		return "", err
 	}
-	if digest.NewDigest(d.Algorithm(), sum) != d {
+	if digest.NewDigest(v.digest.Algorithm(), sum) != v.digest {
 		return "The composed blob does not have this digest", nil
 	}
-	return u.commitComposed(c, d)
+	why, err = s.commitComposed(c, v, name)
+	if why == "" && err == nil {
+		s.broken.Delete(brokenKey{v.repository, v.digest})
+	}
+	return why, err
 }
 
 // useParts records the use of all parts, so that they are not deleted while they are read. It returns the
@@ -224,24 +284,24 @@ func (u *upload) useParts(c oci.Composition) (why string) {
 
 // commitComposed stores the composition. A crash leaves either nothing or a list of pieces that is not
 // used, which the next collection deletes.
-func (u *upload) commitComposed(c oci.Composition, d digest.Digest) (why string, err error) {
-	lock := u.lock(u.repository)
+func (s *Store) commitComposed(c oci.Composition, v *verification, name string) (why string, err error) {
+	lock := s.lock(v.repository)
 	lock.RLock()
 	defer lock.RUnlock()
-	l := u.layout(u.repository)
+	l := s.layout(v.repository)
 	if l.checkParts(c) != nil {
 		return "A part of the blob was deleted; upload it again", nil
 	}
-	to := l.listPath(d)
+	to := l.listPath(v.digest)
 	if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
 		return "", err
 	}
-	if err := os.Rename(u.Name(), to); err != nil {
+	if err := os.Rename(name, to); err != nil {
 		return "", err
 	}
-	if err := l.showComposed(d); err != nil {
+	if err := l.showComposed(v.digest); err != nil {
 		return "", err
 	}
-	u.touch(u.repository, d)
+	s.touch(v.repository, v.digest)
 	return "", nil
 }

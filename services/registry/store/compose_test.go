@@ -346,3 +346,30 @@ func TestComposeAfterKill(t *testing.T) {
 func (s *served) list(repository string, d digest.Digest) string {
 	return filepath.Join(s.dir, "images", repository, "_composed", d.Algorithm().String(), d.Encoded())
 }
+
+// TestComposeSlowly repeats the request for a composition until it is verified.
+func TestComposeSlowly(t *testing.T) {
+	t.Parallel()
+	s := newServedStore(t)
+	s.VerifyWithin(0)
+	a, b := noise(1, big), noise(2, big)
+	pieces := []oci.Piece{{Digest: s.blob(t, "builds", a), Length: big}, {Digest: s.blob(t, "builds", b), Length: big}}
+	content := append(append([]byte{}, a...), b...)
+	for d, want := range map[digest.Digest]int{digest.FromBytes(content): http.StatusCreated, digest.FromString("x"): http.StatusBadRequest} {
+		resp, _ := s.exchange(t, ownLogin(), http.MethodPost, "/v2/builds/blobs/uploads/", nil)
+		path := resp.Header.Get("Location") + "?mediaType=" + url.QueryEscape(oci.TypeComposition) + "&digest=" + d.String()
+		first, _ := s.exchange(t, ownLogin(), http.MethodPut, path, document(t, pieces...))
+		status := first.StatusCode
+		for status == http.StatusAccepted {
+			again, _ := s.exchange(t, ownLogin(), http.MethodPut, path, nil)
+			status = again.StatusCode
+		}
+		if first.StatusCode != http.StatusAccepted || status != want {
+			t.Errorf("the first response is %d, the last %d, want %d", first.StatusCode, status, want)
+		}
+		if resp, _ := s.exchange(t, s.Grant(grant("builds", "eeee", "eeee_1")), http.MethodPut, path, nil); resp.StatusCode != http.StatusNotFound {
+			t.Errorf("another's upload returned %d", resp.StatusCode)
+		}
+	}
+	s.whole(t, "builds", composedBlob{content: content, digest: digest.FromBytes(content)})
+}

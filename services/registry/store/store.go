@@ -36,10 +36,12 @@ type Store struct {
 	writing sync.Map
 	// collecting is held by Collect.
 	collecting sync.Mutex
-	// composing contains the owners of compositions that are being verified, and verifying limits their
-	// number.
-	composing sync.Map
-	verifying chan struct{}
+	// composing contains the owners of compositions that are being verified, verifications contains the
+	// verifications by upload ID until the client has the result, and verifying limits their number.
+	composing, verifications sync.Map
+	verifying                chan struct{}
+	// verificationWait is how long a request waits for a verification.
+	verificationWait time.Duration
 	// broken contains composed blobs (brokenKey) that could not be read.
 	broken sync.Map
 }
@@ -51,7 +53,7 @@ func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	_, _ = rand.Read(key) // it never returns an error
 	yes, no := true, false
 	return &Store{
-		dir: dir, key: key, log: log, verifying: make(chan struct{}, limits.Compositions),
+		dir: dir, key: key, log: log, verifying: make(chan struct{}, limits.Compositions), verificationWait: limits.CompositionWait,
 		registry: olareg.New(config.Config{
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{

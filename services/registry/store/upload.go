@@ -152,6 +152,11 @@ func (s *Store) newUpload(repository string, g *caller.Grant) (id string, err er
 	return id, os.WriteFile(filepath.Join(folder, id), nil, 0o600)
 }
 
+// uploadPath returns the path of an unfinished upload.
+func (s *Store) uploadPath(repository, id string) string {
+	return filepath.Join(string(s.layout(repository)), uploads, id)
+}
+
 // serveUpload handles a request for an upload. A slow body delays only its own client.
 func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	_, id, _ := strings.Cut(r.URL.Path, "/blobs/uploads/")
@@ -159,12 +164,18 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
 		return
 	}
+	if found, ok := s.verifications.Load(id); ok && r.Method == http.MethodPut {
+		if v, ok := found.(*verification); ok {
+			s.awaitVerification(w, r, id, s.uploadPath(repository, id), v)
+		}
+		return
+	}
 	if _, busy := s.writing.LoadOrStore(id, true); busy {
 		refuse(w, http.StatusConflict, "BLOB_UPLOAD_INVALID", "Another request writes this upload")
 		return
 	}
 	defer s.writing.Delete(id)
-	f, err := os.OpenFile(filepath.Join(string(s.layout(repository)), uploads, id), os.O_RDWR|os.O_APPEND, 0)
+	f, err := os.OpenFile(s.uploadPath(repository, id), os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
 		return
