@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/descriptor"
+	"golang.org/x/sync/errgroup"
 
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/pieces"
@@ -72,26 +73,30 @@ func pushParts(ctx context.Context, t *remote.Target, file sif.File) (done bool,
 	if err != nil {
 		return false, err
 	}
-	if err := t.PutBlobOnce(ctx, rest, io.NewSectionReader(own, 0, own.Size())); err != nil {
-		return false, fmt.Errorf("pushing the tables: %w", err)
+	g, pushing := errgroup.WithContext(ctx)
+	g.SetLimit(concurrentPushes)
+	put := func(d descriptor.Descriptor, content io.Reader) {
+		g.Go(func() error { return t.PutBlobOnce(pushing, d, content) })
 	}
-	c, pushed := oci.Composition{MediaType: oci.TypeComposition}, map[*squashfs.Part]bool{}
+	put(rest, io.NewSectionReader(own, 0, own.Size()))
+	c, parts := oci.Composition{MediaType: oci.TypeComposition}, map[*squashfs.Part]digest.Digest{nil: rest.Digest}
 	for _, s := range sections {
-		d := rest
-		if s.Part != nil {
+		if _, ok := parts[s.Part]; !ok {
 			blocks, sum := s.Part.Blocks()
-			d = descriptor.Descriptor{MediaType: mediaTypePart, Digest: digest.NewDigestFromBytes(digest.SHA256, sum[:]), Size: blocks.Size()}
-			if !pushed[s.Part] {
-				if err := t.PutBlobOnce(ctx, d, blocks); err != nil {
-					return false, fmt.Errorf("pushing a part: %w", err)
-				}
-				pushed[s.Part] = true
-			}
+			d := descriptor.Descriptor{MediaType: mediaTypePart, Digest: digest.NewDigestFromBytes(digest.SHA256, sum[:]), Size: blocks.Size()}
+			parts[s.Part] = d.Digest
+			put(d, blocks)
 		}
-		c.Pieces = append(c.Pieces, oci.Piece{Digest: d.Digest, Offset: s.Offset, Length: s.Length})
+		c.Pieces = append(c.Pieces, oci.Piece{Digest: parts[s.Part], Offset: s.Offset, Length: s.Length})
+	}
+	if err := g.Wait(); err != nil {
+		return false, fmt.Errorf("pushing the parts: %w", err)
 	}
 	return true, t.PutComposition(ctx, file.Digest, c)
 }
+
+// concurrentPushes is how many parts are looked up or pushed at a time.
+const concurrentPushes = 4
 
 // mediaTypePart is the type of blobs that are not listed in manifests.
 const mediaTypePart = "application/octet-stream"
