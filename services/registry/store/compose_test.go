@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -359,6 +360,14 @@ func TestComposeSlowly(t *testing.T) {
 		resp, _ := s.exchange(t, ownLogin(), http.MethodPost, "/v2/builds/blobs/uploads/", nil)
 		path := resp.Header.Get("Location") + "?mediaType=" + url.QueryEscape(oci.TypeComposition) + "&digest=" + d.String()
 		first, _ := s.exchange(t, ownLogin(), http.MethodPut, path, document(t, pieces...))
+		for _, method := range []string{http.MethodPatch, http.MethodDelete} { // the verified content must not change
+			if resp, _ := s.exchange(t, ownLogin(), method, path, []byte(" {}")); resp.StatusCode != http.StatusConflict {
+				t.Errorf("%s during a verification returned %d", method, resp.StatusCode)
+			}
+		}
+		if resp, _ := s.exchange(t, ownLogin(), http.MethodPut, strings.Replace(path, "builds", "others", 1), nil); resp.StatusCode != http.StatusConflict {
+			t.Errorf("in another repository it returned %d", resp.StatusCode)
+		}
 		status := first.StatusCode
 		for status == http.StatusAccepted {
 			again, _ := s.exchange(t, ownLogin(), http.MethodPut, path, nil)

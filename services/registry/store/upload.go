@@ -164,17 +164,19 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
 		return
 	}
-	if found, ok := s.verifications.Load(id); ok && r.Method == http.MethodPut {
-		if v, ok := found.(*verification); ok {
-			s.awaitVerification(w, r, id, s.uploadPath(repository, id), v)
-		}
-		return
-	}
 	if _, busy := s.writing.LoadOrStore(id, true); busy {
 		refuse(w, http.StatusConflict, "BLOB_UPLOAD_INVALID", "Another request writes this upload")
 		return
 	}
 	defer s.writing.Delete(id)
+	if found, ok := s.verifications.Load(id); ok {
+		if v, ok := found.(*verification); ok && v.repository == repository && r.Method == http.MethodPut {
+			s.awaitVerification(w, r, id, s.uploadPath(repository, id), v)
+			return
+		}
+		refuse(w, http.StatusConflict, "BLOB_UPLOAD_INVALID", "The upload is being verified") // its content must not change
+		return
+	}
 	f, err := os.OpenFile(s.uploadPath(repository, id), os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
