@@ -91,8 +91,18 @@ func TestEnvironmentIsAResult(t *testing.T) {
 	}
 	p.inspectsEnvironment(t, name)
 	p.buildsNothingOn(t, name)
-	p.keepsEnvironment(t, m)
 	p.freezesEnvironment(t, m, own)
+	revoked := text(p.order(standalone("greet")), "targetImage")
+	if out, errs, err := p.slipway("revoke", revoked); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	forged := strings.Replace(name, "/wt/", "/wt/x", 1)
+	for _, name := range []string{revoked, forged} {
+		if out, errs, err := m.slipway("run", name, "--", "greet"); err == nil {
+			t.Errorf("%s, which is not valid, printed %q: %s", name, out, errs)
+		}
+	}
+	p.keepsEnvironment(t, m)
 }
 
 // inspectsEnvironment checks what is shown of an environment: its variables, and the packages of its lock.

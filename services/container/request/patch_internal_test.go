@@ -21,3 +21,23 @@ func TestPatchedCompression(t *testing.T) {
 		}
 	}
 }
+
+// TestPatchedEnvironment checks that a patch of an environment without an image requests such an environment.
+func TestPatchedEnvironment(t *testing.T) {
+	t.Parallel()
+	e, err := NewEarlier(&containerv1.ContainerRequest{Format: FormatEnvironment}, &containerv1.Plan{}, &buildv1.SubmitBuildRequest{
+		Recipe: &buildv1.Recipe{Engine: "conda", Format: FormatEnvironment, Platform: "linux/amd64", Variables: map[string]string{"A": "b"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := e.Request("lock")
+	if again.GetFormat() != FormatEnvironment || again.GetPackages().GetCondaOpts() != nil || again.GetMount() {
+		t.Errorf("the request is %v", again)
+	}
+	packages := Packages{}
+	p := Parsed{Raw: again}
+	if err := e.Apply(p, &packages); err != nil || packages.Steps != "" || packages.conda.Environment.Variables["A"] != "b" {
+		t.Errorf("%+v, %v", packages, err)
+	}
+}
