@@ -47,7 +47,7 @@ func newTagCache(d Deps) *tagCache {
 // results.
 func (t *tagCache) lookup(ctx context.Context, key tagKey, kept bool, work func(context.Context) (pullthrough.Tag, error)) (pullthrough.Tag, error) {
 	if kept {
-		a, err := t.asking.Do(ctx, key, func(ctx context.Context) (resolvedTag, error) {
+		a, err := t.asking.DoHere(ctx, key, func(ctx context.Context) (resolvedTag, error) {
 			tag, err := work(ctx)
 			return resolvedTag{Tag: tag}, err
 		})
@@ -58,7 +58,7 @@ func (t *tagCache) lookup(ctx context.Context, key tagKey, kept bool, work func(
 		return a.Tag, nil
 	}
 	t.hits.RecordMisses(1)
-	a, err := t.asking.Do(ctx, key, func(ctx context.Context) (resolvedTag, error) {
+	a, err := t.asking.DoHere(ctx, key, func(ctx context.Context) (resolvedTag, error) {
 		asked := t.now()
 		d, err := work(ctx)
 		return resolvedTag{d, asked}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -143,5 +144,53 @@ func TestFlightCarriesValues(t *testing.T) {
 	})
 	if got != 5 || err != nil {
 		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+// TestFlightHere checks work that the first caller does itself: it is cancelled when no caller waits, and not before.
+func TestFlightHere(t *testing.T) {
+	t.Parallel()
+	var f memo.Flight[string, int]
+	var calls atomic.Int64
+	finish, ended := make(chan int), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	begin := func(ctx context.Context, waiting int) chan outcome {
+		result := make(chan outcome, 1)
+		go func() {
+			v, err := f.DoHere(ctx, "key", blocked(&calls, finish, ended))
+			result <- outcome{v, err}
+		}()
+		for f.Waiting("key") != waiting {
+			runtime.Gosched()
+		}
+		return result
+	}
+	first := begin(ctx, 1)
+	second := begin(t.Context(), 2)
+	cancel()
+	for f.Waiting("key") != 1 {
+		runtime.Gosched()
+	}
+	finish <- 7
+	for _, result := range []chan outcome{first, second} {
+		if got := <-result; got.value != 7 || got.err != nil {
+			t.Errorf("got %v", got)
+		}
+	}
+	if calls.Load() != 1 {
+		t.Errorf("work ran %d times", calls.Load())
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	only := begin(ctx, 1)
+	cancel()
+	<-ended
+	if got := <-only; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("without callers, got %v", got)
+	}
+	if _, err := f.DoHere(t.Context(), "key", func(context.Context) (int, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
+		t.Errorf("after a panic, got %v", err)
+	}
+	if v, err := f.DoHere(t.Context(), "key", func(context.Context) (int, error) { return 3, nil }); v != 3 || err != nil {
+		t.Errorf("after a panic, got %d, %v", v, err)
 	}
 }
