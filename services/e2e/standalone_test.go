@@ -86,6 +86,13 @@ func TestEnvironmentIsAResult(t *testing.T) {
 			t.Errorf("%v printed %q, %v: %s", args, out, err, errs)
 		}
 	}
+	printed, log, err := p.slipway("conda", "greet", "--channel", "lab", "--base-packages", "", "--format", "environment", "--await")
+	if again := p.call(http.MethodGet, "/v1alpha1/builds/"+build, nil).json(t); err != nil || !strings.HasPrefix(printed, p.host+"/wt/") || !strings.Contains(log, text(again, "digest")) {
+		t.Errorf("slipway conda printed %q, %v: %s", printed, err, log)
+	}
+	if _, errs, err := p.slipway("conda", "greet", "--format", "zip"); err == nil || !strings.Contains(errs, "--format must be oci, sif or environment") {
+		t.Errorf("another format: %v, %s", err, errs)
+	}
 	if out, log, err := p.slipway("verify", name); err != nil || !strings.Contains(out, "Provenance") {
 		t.Errorf("%s%s%v", out, log, err)
 	}

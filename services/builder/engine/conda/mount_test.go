@@ -142,3 +142,29 @@ func TestStandaloneRequiresNoSteps(t *testing.T) {
 		t.Errorf("the build returned %v", err)
 	}
 }
+
+// TestKeptStandaloneEnvironment checks that an environment that is kept gets its name, and refers to its stored packages.
+func TestKeptStandaloneEnvironment(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var out lines
+	got, err := b.engine(t.TempDir()).Build(t.Context(), b.job(b.curl(), standalone, func(j *jobs.Job) { j.Recipe.KeepPackages = true }), &out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	repo, err := name.NewRepository(b.images.Host+"/team/env", name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc, err := registry.Get(repo.Tag(b.job(b.curl()).Target.GetTag())); err != nil || doc.Digest.String() != got {
+		t.Errorf("the tag names %v, %v", doc, err)
+	}
+	list, err := registry.Referrers(repo.Digest(got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := list.IndexManifest()
+	if err != nil || len(index.Manifests) != 1 || index.Manifests[0].ArtifactType != "application/vnd.slipway.packages.v1" {
+		t.Errorf("%+v, %v", index, err)
+	}
+}
