@@ -51,12 +51,21 @@ func (c Composition) Blobs() map[digest.Digest]int64 {
 	return out
 }
 
+var errPieces = fmt.Errorf("a composition has 1 to %d pieces", limits.CompositionPieces)
+
+// commas is the number of commas in the document of the longest list of pieces, whose members have no
+// commas in their values.
+const commas = 3 * limits.CompositionPieces
+
 // ParseComposition parses a composition and verifies everything that does not depend on the blobs. No
 // byte of a blob is used twice, so that a composition is never longer than its blobs together.
 func ParseComposition(raw []byte) (Composition, error) {
 	var c Composition
 	if len(raw) > limits.Composition {
 		return c, errors.New("the composition is too large")
+	}
+	if bytes.Count(raw, []byte(",")) > commas { // decoded, short pieces take many times as much memory
+		return c, errPieces
 	}
 	in := json.NewDecoder(bytes.NewReader(raw))
 	in.DisallowUnknownFields()
@@ -74,7 +83,7 @@ func (c Composition) validate() error {
 		return errors.New("the composition has another media type")
 	}
 	if len(c.Pieces) == 0 || len(c.Pieces) > limits.CompositionPieces {
-		return fmt.Errorf("a composition has 1 to %d pieces", limits.CompositionPieces)
+		return errPieces
 	}
 	left := int64(limits.ComposedBlob)
 	for _, p := range c.Pieces {

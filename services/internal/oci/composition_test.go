@@ -45,6 +45,44 @@ func TestParseComposition(t *testing.T) {
 	}
 }
 
+// TestParseMostPieces parses the longest list of pieces, and the next longer one.
+func TestParseMostPieces(t *testing.T) {
+	t.Parallel()
+	var pieces []oci.Piece
+	for i := range limits.CompositionPieces {
+		pieces = append(pieces, oci.Piece{Digest: digest.FromString("a"), Offset: int64(i), Length: 1})
+	}
+	if _, err := oci.ParseComposition(composition(t, pieces...)); err != nil {
+		t.Error(err)
+	}
+	if _, err := oci.ParseComposition(composition(t, append(pieces, oci.Piece{Digest: digest.FromString("b"), Length: 1})...)); err == nil {
+		t.Error("too many pieces were accepted")
+	}
+}
+
+// BenchmarkParseHostileComposition parses a document that would take 20 times its size in memory as
+// decoded. TestAttackParseComposition limits that.
+func BenchmarkParseHostileComposition(b *testing.B) {
+	raw := hostile()
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _ = oci.ParseComposition(raw)
+	}
+}
+
+// hostile returns a composition with the largest number of pieces that its size allows.
+func hostile() []byte {
+	head, tail := `{"mediaType":"`+oci.TypeComposition+`","pieces":[0`, `]}`
+	return []byte(head + strings.Repeat(",0", (limits.Composition-len(head)-len(tail))/2) + tail)
+}
+
+// TestAttackParseComposition checks that a document does not take much more memory than its own size.
+func TestAttackParseComposition(t *testing.T) { //nolint:paralleltest // it measures
+	if used := testing.Benchmark(BenchmarkParseHostileComposition).AllocedBytesPerOp(); used > limits.Composition {
+		t.Errorf("a document of %d bytes takes %d bytes of memory", limits.Composition, used)
+	}
+}
+
 // FuzzParseComposition checks that an accepted composition is within all limits, and is the same after
 // it was written again.
 func FuzzParseComposition(f *testing.F) {
