@@ -179,8 +179,6 @@ func (u *upload) compose(w http.ResponseWriter, r *http.Request, d digest.Digest
 	u.verifications.Store(u.id, v)
 	id, name, ctx := u.id, u.Name(), context.WithoutCancel(r.Context())
 	go func(s *Store) {
-		ctx, cancel := context.WithTimeout(ctx, limits.CompositionTime)
-		defer cancel()
 		v.why, v.err = s.composed(ctx, v, c, name)
 		s.composing.Delete(owner)
 		close(v.done)
@@ -247,12 +245,16 @@ func (u *upload) readComposition() (c oci.Composition, why string, err error) {
 // composed verifies a composition, whose document is the file name, and stores it. It returns the reason
 // why it is rejected, or the error of the disk.
 func (s *Store) composed(ctx context.Context, v *verification, c oci.Composition, name string) (why string, err error) {
+	queue := time.NewTimer(s.verificationQueue)
+	defer queue.Stop()
 	select {
 	case s.verifying <- struct{}{}:
 		defer func() { <-s.verifying }()
-	case <-ctx.Done():
-		return "The image store has too many blobs to verify", nil
+	case <-queue.C:
+		return "The image store has too many blobs to verify; upload the blob", nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, limits.CompositionTime)
+	defer cancel()
 	sum := v.digest.Algorithm().Hash()
 	if err := newComposed(s.layout(v.repository), c).copyTo(ctx, sum); err != nil {
 		return "", err

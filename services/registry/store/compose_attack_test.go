@@ -177,3 +177,24 @@ func TestAttackComposedManifest(t *testing.T) {
 		}
 	}
 }
+
+// TestAttackVerifications occupies all verifications. Another build must not wait for long: it uploads its
+// blob.
+func TestAttackVerifications(t *testing.T) {
+	t.Parallel()
+	s := newServedStore(t)
+	b := s.compose(t, "builds", 2)
+	s.QueueWithin(0)
+	for range limits.Compositions {
+		defer s.Verify()()
+	}
+	l := s.Grant(grant("builds", "eeee", "eeee_1"))
+	for range 2 { // the first one must not count as running
+		if status, why := s.upload(t, l, "builds", b.digest, document(t, b.pieces...), oci.TypeComposition); status != http.StatusBadRequest || !strings.Contains(why, "upload the blob") {
+			t.Errorf("composing returned %d %s", status, why)
+		}
+	}
+	if status, why := s.upload(t, l, "builds", b.digest, b.content, ""); status != http.StatusCreated {
+		t.Errorf("uploading returned %d %s", status, why)
+	}
+}

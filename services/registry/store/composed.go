@@ -232,13 +232,11 @@ func (s *Store) lost(ctx context.Context, repository string, d digest.Digest, er
 
 // isReadable reports whether a blob is not composed, or has all its parts.
 func (s *Store) isReadable(ctx context.Context, repository string, d digest.Digest) bool {
-	l := s.layout(repository)
-	if !l.isComposed(d) {
-		return true
-	}
-	if _, err := l.openComposed(d); err != nil {
-		s.lost(ctx, repository, d, err)
-		return false
+	if l := s.layout(repository); l.isComposed(d) {
+		if _, err := l.openComposed(d); err != nil {
+			s.lost(ctx, repository, d, err)
+			return false
+		}
 	}
 	s.broken.Delete(brokenKey{repository, d})
 	return true

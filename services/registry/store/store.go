@@ -40,8 +40,9 @@ type Store struct {
 	// verifications by upload ID until the client has the result, and verifying limits their number.
 	composing, verifications sync.Map
 	verifying                chan struct{}
-	// verificationWait is how long a request waits for a verification.
-	verificationWait time.Duration
+	// verificationWait is how long a request waits for a verification, and verificationQueue how long a
+	// verification waits for others.
+	verificationWait, verificationQueue time.Duration
 	// broken contains composed blobs (brokenKey) that could not be read.
 	broken sync.Map
 }
@@ -53,7 +54,7 @@ func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	_, _ = rand.Read(key) // it never returns an error
 	yes, no := true, false
 	return &Store{
-		dir: dir, key: key, log: log, verifying: make(chan struct{}, limits.Compositions), verificationWait: limits.CompositionWait,
+		dir: dir, key: key, log: log, verifying: make(chan struct{}, limits.Compositions), verificationWait: limits.CompositionWait, verificationQueue: limits.CompositionQueue,
 		registry: olareg.New(config.Config{
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{
