@@ -65,9 +65,9 @@ func TestCFF(t *testing.T) {
 // TestROCrate checks that all entities of a crate are found, and that packages have their digests.
 func TestROCrate(t *testing.T) {
 	t.Parallel()
-	for _, isSIF := range []bool{false, true} {
+	for _, want := range []string{"DockerImage", "SIFImage", ""} {
 		of := image()
-		of.IsSIF = isSIF
+		of.IsSIF, of.IsEnvironment = want == "SIFImage", want == ""
 		text, err := of.Text(citation.ROCrate)
 		if err != nil {
 			t.Fatal(err)
@@ -90,6 +90,10 @@ func TestROCrate(t *testing.T) {
 		}
 		if e := ids["#image"]; e["sha256"] != "1d1d" || e["tag"] != "1.20_0.7.18" || len(e["softwareRequirements"].([]any)) != 4 {
 			t.Errorf("the image is %v", e)
+		}
+		kind, ok := ids["#image"]["additionalType"].(map[string]any)
+		if id, _ := kind["@id"].(string); ok != (want != "") || !strings.HasSuffix(id, want) {
+			t.Errorf("the type of the image is %v, want %q", kind, want)
 		}
 	}
 }

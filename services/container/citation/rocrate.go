@@ -26,7 +26,12 @@ func (i Image) roCrate() (string, error) {
 	const imageID = "#image"
 	image := entity{
 		"@id": imageID, "@type": "ContainerImage", "name": i.Repository, "registry": i.Host, "tag": i.Tag, "url": i.URL,
-		"additionalType": reference("https://w3id.org/ro/terms/workflow-run#" + map[bool]string{false: "DockerImage", true: "SIFImage"}[i.IsSIF]),
+	}
+	switch {
+	case i.IsSIF:
+		image["additionalType"] = reference("https://w3id.org/ro/terms/workflow-run#SIFImage")
+	case !i.IsEnvironment: // for which there is no term
+		image["additionalType"] = reference("https://w3id.org/ro/terms/workflow-run#DockerImage")
 	}
 	if i.Digest != "" {
 		image["sha256"] = strings.TrimPrefix(i.Digest, "sha256:")
