@@ -58,6 +58,7 @@ func TestTotalOfBuilds(t *testing.T) {
 	list(1, 10, 10, limits.CountedBuilds+1)
 	p.copyBuilds(t, limits.CountedBuilds+1, 2)
 	list(1, 10, 10, limits.CountedBuilds+1) // remembered
+	list(limits.CountedBuilds, 10, 0, limits.CountedBuilds+1)
 	list((limits.CountedBuilds+3)/3+1, 3, 1, limits.CountedBuilds+3)
 }
 

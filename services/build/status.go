@@ -218,7 +218,10 @@ func (s *Service) total(ctx context.Context, who caller.ID, limit, offset, found
 		return int32(offset + found), nil
 	}
 	if n, ok := s.totals.Get(who); ok {
-		return max(n, int32(offset+found)), nil
+		if found > 0 { // builds were added
+			n = max(n, int32(offset+found))
+		}
+		return n, nil
 	}
 	n, err := s.store.NumberOfUser(ctx, who)
 	if err == nil && n > limits.CountedBuilds {
