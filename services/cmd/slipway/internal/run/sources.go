@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,7 +67,8 @@ func (s *sources) worked(image string) {
 	}
 }
 
-// ask calls get with the registry of each name until one succeeds. The error is that of the first name.
+// ask calls get with the registry of each name until one succeeds. The error is that of the first name, or of the first one with which
+// another attempt may succeed.
 func (s *sources) ask(ctx context.Context, get func(*registry) ([]byte, error)) ([]byte, error) {
 	s.mu.Lock()
 	list := slices.Clone(s.list)
@@ -80,7 +82,7 @@ func (s *sources) ask(ctx context.Context, get func(*registry) ([]byte, error)) 
 			}
 			return b, nil
 		}
-		if first == nil {
+		if first == nil || errors.Is(first, cache.ErrPermanent) && !errors.Is(err, cache.ErrPermanent) {
 			first = err
 		}
 		if ctx.Err() != nil {
