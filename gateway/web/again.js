@@ -9,7 +9,7 @@ const key = "slipway.again";
  * @typedef {{baseImage?: string, mambaImage?: string, basePackages?: string, commands?: string[], compile?: boolean}} CondaOpts
  * @typedef {{entrypoint?: string[], cmd?: string[], env?: string[], workingDir?: string, layers?: object[]}} Config
  * @typedef {{containerFile?: string, condaFile?: string, condaOpts?: CondaOpts, contextSize?: number, buildCompression?: object,
- *   platform?: string, targetImage?: string, containerConfig?: Config, containerIncludes?: string[], digest?: string, environment?: string}} Recipe the known parts of a
+ *   platform?: string, targetImage?: string, containerConfig?: Config, containerIncludes?: string[], digest?: string, environment?: string, format?: string}} Recipe the known parts of a
  *   build and of its request
  */
 

@@ -19,7 +19,7 @@ const building = 5000;
 
 /** Opens the first view with the packages of an image. @param {Image} i */
 async function vary({ id, targetImage, containerPlatform: platform = "", format, specs = [], channels = [] }) {
-  if (!specs.length) return again({ condaFile: await call("GET", `v1alpha1/catalog/${id}/lock?format=conda-lock`, { text: true }), platform, targetImage });
+  if (!specs.length) return again({ condaFile: await call("GET", `v1alpha1/catalog/${id}/lock?format=conda-lock`, { text: true }), platform, targetImage, format });
   const q = new URLSearchParams(specs.map((s) => ["p", s]));
   if (channels.join() !== usualChannels.join()) channels.forEach((c) => q.append("channel", c));
   q.set("platform", platform);

@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { Art } from "./art.js";
 import { early } from "./early.js";
 import { Later } from "./later.js";
-import { age, channels, entries, exact, format, image, isPicked, isSingle, kind, order, platform, platforms, usualChannels } from "./order.js";
+import { age, channels, entries, exact, format, image, isMountable, isPicked, isSingle, kind, made, order, platform, platforms, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Recent } from "./recent.js";
 import { folded, Result, result, submit, unfold } from "./result.js";
@@ -20,8 +20,8 @@ import { Search } from "./search.js";
 function Machine() {
   const both = "linux/amd64,linux/arm64";
   return html`<div class="machine">
-    <${Choice} title="Runs with" name="format" value=${format.value} choose=${(/** @type {string} */ f) => (format.value = f)}
-      options=${[["docker", "Docker, Podman, Kubernetes"], ["sif", "Singularity"]]} />
+    <${Choice} title="Runs with" name="format" value=${made.value} choose=${(/** @type {string} */ f) => (format.value = f)}
+      options=${[["docker", "Docker, Podman, Kubernetes"], ["sif", "Singularity"], ["environment", "slipway run", !isMountable.value]]} />
     <${Choice} title="On" name="platform" value=${platforms.value.join()} choose=${(/** @type {string} */ p) => (platform.value = p)}
       options=${[["linux/amd64", "x86-64"], ["linux/arm64", "ARM"], [both, "both", isSingle.value]]} />
   </div>`;
@@ -90,7 +90,7 @@ function Brief() {
     : kind.value === "image" ? [image.value, ...entries.value].join(" + ")
     : kind.value === "dockerfile" ? "Dockerfile" : exact.value ? "Lock" : "Environment";
   const on = platforms.value.map((p) => (p === "linux/arm64" ? "ARM" : "x86-64")).join(" and ");
-  return html`<div class="brief"><p><strong>${what}</strong> · ${on} · ${format.value === "sif" ? "Singularity" : "Docker"}</p>
+  return html`<div class="brief"><p><strong>${what}</strong> · ${on} · ${{ sif: "Singularity", environment: "slipway run" }[made.value] ?? "Docker"}</p>
     <button type="button" class="pill" onClick=${() => unfold()}>Change</button></div>`;
 }
 

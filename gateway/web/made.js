@@ -36,7 +36,7 @@ function Kept({ id, earlier }) {
     ${differs && html`<p class="note problem">The packages or the base image have changed since the earlier name was made: the kept image has the current ones.</p>`}`;
 }
 
-/** @param {{given: Given, body: object}} props */
+/** @param {{given: Given, body: import("./keep.js").Body & {format?: string}}} props */
 export function View({ given, body }) {
   const title = useRef(/** @type {HTMLElement | null} */ (null));
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
@@ -48,15 +48,15 @@ export function View({ given, body }) {
     observe(w);
     return () => w.close();
   }, [given.requestId]);
-  const end = watch?.end.value;
+  const end = watch?.end.value, isEnvironment = body.format === "environment";
   if (end && !end.succeeded) {
     return html`<section class="result" aria-label="The container was not built"><${Failed} reason=${end.reasonCode} message=${end.message} />
       <div class="actions"><button type="button" class="button" onClick=${unfold}>Change and try again</button> <a href=${buildPage(given.buildId ?? "")}>The build and its log</a></div></section>`;
   }
   return html`<section class="result" aria-labelledby="result-title">
-    <h2 id="result-title" ref=${title} tabindex="-1">${given.keptId ? "Your image is kept" : "Your container"}</h2>
+    <h2 id="result-title" ref=${title} tabindex="-1">${given.keptId ? `Your ${isEnvironment ? "environment" : "image"} is kept` : `Your ${isEnvironment ? "environment" : "container"}`}</h2>
     <${Copied} large text=${given.targetImage} what="the name" />
-    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${given.keptId ? { ...body, keep: true } : body} />
+    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${given.keptId ? { ...body, keep: true } : body} format=${body.format} />
     ${building
       ? watch && html`<${Making} id=${building} watch=${watch} request=${given.keptId ? undefined : given.containerToken ?? given.requestId} />`
       : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}

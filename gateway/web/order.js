@@ -13,6 +13,7 @@ export const channels = signal(/** @type {string[]} */ ([]));
 /** The age of packages: the date of the channels, the minimum age, and the names that it does not apply to. */
 export const age = signal({ asOf: "", minAge: "", minAgeExcept: /** @type {string[]} */ ([]) });
 export const platform = signal("linux/amd64");
+/** The chosen format: "docker", "sif", or "environment" for an environment of packages without an image. */
 export const format = signal("docker");
 /** The source of the image: "packages", "environment", "dockerfile" or "image". */
 export const kind = signal("packages");
@@ -38,8 +39,14 @@ export const searched = computed(() => (channels.value.length ? channels.value.f
 /** Reports whether packages are chosen one by one. */
 export const isPicked = computed(() => kind.value === "packages" || kind.value === "image");
 
+/** Reports whether the source can be an environment without an image. */
+export const isMountable = computed(() => kind.value === "packages" || kind.value === "environment");
+
+/** The requested format. */
+export const made = computed(() => (format.value === "environment" && !isMountable.value ? "docker" : format.value));
+
 /** Reports whether the image can have one platform only. */
-export const isSingle = computed(() => format.value === "sif" || (kind.value === "image" && !entries.value.length) || (kind.value === "environment" && isExplicit(environment.value)));
+export const isSingle = computed(() => made.value !== "docker" || (kind.value === "image" && !entries.value.length) || (kind.value === "environment" && isExplicit(environment.value)));
 
 /** The requested platforms. */
 export const platforms = computed(() => platform.value.split(",").slice(0, isSingle.value ? 1 : 2));
@@ -132,7 +139,7 @@ export const order = computed(() => content.value && {
   ...content.value,
   ...ages.value,
   ...(platforms.value.join() !== "linux/amd64" && { containerPlatform: platforms.value.join() }),
-  ...(format.value !== "docker" && { format: format.value }),
+  ...(made.value !== "docker" && { format: made.value }),
 });
 
 /** Reports whether the request names something that contains a login or a token. */
@@ -156,7 +163,8 @@ export function read(query) {
   image.value = q.get("image") ?? "";
   const of = q.get("platform") ?? "";
   platform.value = ["linux/arm64", "linux/amd64,linux/arm64"].includes(of) ? of : "linux/amd64";
-  format.value = q.get("format") === "sif" ? "sif" : "docker";
+  const as = q.get("format") ?? "";
+  format.value = ["sif", "environment"].includes(as) ? as : "docker";
   const from = q.get("from") ?? "";
   kind.value = ["environment", "dockerfile", "image"].includes(from) ? from : "packages";
 }

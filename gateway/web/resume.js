@@ -9,6 +9,7 @@ import { channels, dockerfile, entries, environment, format, image, includes, ki
 export function fill(recipe) {
   if (recipe.platform) platform.value = recipe.platform;
   if (recipe.targetImage?.startsWith("oras://")) format.value = "sif";
+  if (recipe.format === "environment" || recipe.environment && recipe.environment === recipe.digest) format.value = "environment";
   const base = recipe.condaOpts?.baseImage ?? "";
   const own = isOwn(recipe);
   const listed = recipe.condaFile && !own ? entriesIn(recipe.condaFile) : undefined;
@@ -43,7 +44,7 @@ function add({ containerConfig: c, containerIncludes }) {
 
 /** Lists the parts of a build that the view cannot show. @param {Recipe} recipe @param {boolean} onImage */
 function missing(recipe, onImage) {
-  const { condaOpts: o = {}, contextSize, buildCompression, environment: made } = recipe;
+  const { condaOpts: o = {}, contextSize, buildCompression } = recipe;
   return [
     recipe.condaFile && isOwn(recipe) && "The Conda environment that its Dockerfile uses as conda.yml: copy it from the page of the build.",
     contextSize !== undefined && `The folder that its Dockerfile copied from${contextSize ? ` (${size(contextSize)}, compressed)` : ""}: add it again.`,
@@ -53,7 +54,6 @@ function missing(recipe, onImage) {
     o.basePackages !== undefined && `The packages that every environment gets: ${o.basePackages || "none"}.`,
     o.compile && "The compilation of Python modules.",
     buildCompression && "The compression of its layers.",
-    made && made === recipe.digest && "That it is an environment without an image: this page makes an image. Use slipway conda --format environment.",
   ].filter((text) => typeof text === "string");
 }
 

@@ -229,6 +229,16 @@ func TestWebPageOfKeptImages(t *testing.T) {
 	b.visit(keep(map[string]any{"entries": []string{"sambamba"}}, "format", "environment"))
 	b.await(`/^slipway run [^ ]+\/c\/[^ ]+ -- CMD$/.test(document.querySelector(".uses .copied code")?.innerText) && !document.querySelector("main").textContent.includes("docker")`)
 	b.good("kept environment", p.url)
+	b.eval(button("Make a variant") + ".click()")
+	const format = `document.querySelector("[name=format]:checked")?.value`
+	b.await(format + ` === "environment" && ` + chosen + ` === "sambamba="`)
+	b.eval(`document.getElementById("tab-image").click()`) // an image is not such an environment
+	b.await(format + ` === "docker" && document.querySelector("[value=environment]").disabled`)
+	b.eval(`document.getElementById("tab-packages").click()`)
+	b.await(format + ` === "environment"`)
+	b.eval(`document.getElementById("get").click()`)
+	b.await(`document.getElementById("result-title")?.innerText === "Your environment" && document.querySelector(".result .uses .copied code")?.innerText.startsWith("slipway run ")`)
+	b.good("environment", p.url)
 
 	b.visit(keep(map[string]any{"entries": []string{"broken"}}))
 	b.await(`document.querySelector(".verdict.bad")?.innerText === "Its build failed. A later pull builds it again."`)

@@ -1,1 +1,1 @@
-import"./chunk-37SHY2PI.js";
+import"./chunk-ZLDV3JS2.js";

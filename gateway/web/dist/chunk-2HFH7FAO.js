@@ -1,0 +1,11 @@
+import{a as $}from"./chunk-2QMZ7EL3.js";import{a as i,e as l,i as c,t as d}from"./chunk-ZLDV3JS2.js";var n=500,m=["CRITICAL","HIGH","MEDIUM","LOW","UNKNOWN"];function p(t){return m.filter(o=>t?.[o]).map(o=>`${t?.[o].toLocaleString()} ${o.toLowerCase()}`).join(", ")||"No known vulnerabilities"}function h({of:t}){return/^https?:\/\//.test(t.primaryUrl??"")?i`<a href=${t.primaryUrl} rel="noreferrer noopener">${t.id}</a>`:t.id}function u(t){return t.status?`${t.status.replace("_"," ")}${t.document?` (${t.document})`:""}`:t.match}function f({list:t,name:o}){let a=t.some(e=>e.platform),r=t.some(e=>e.justification);return i`<div class="scroll" tabindex="0" role="region" aria-label=${o}><table class="vulnerabilities">
+      <thead><tr><th scope="col">Id</th><th scope="col">Severity</th><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Fixed in</th><th scope="col">Note</th>
+        ${r&&i`<th scope="col">Reason</th>`}${a&&i`<th scope="col">Platform</th>`}<th scope="col">Title</th></tr></thead>
+      <tbody>${t.slice(0,n).map((e,s)=>i`<tr key=${s}><td><${h} of=${e} /></td><td>${e.severity.toLowerCase()}</td><td title=${e.path}>${e.pkgName}</td><td>${e.installedVersion}</td>
+        <td>${e.fixedVersion}</td><td>${u(e)}</td>${r&&i`<td>${e.justification}</td>`}${a&&i`<td>${e.platform}</td>`}<td>${e.title}</td></tr>`)}</tbody>
+    </table></div>
+    ${t.length>n&&i`<p class="note">These are the ${n} most severe ones; the API returns all.</p>`}`}function b(t){let o=(t.vulnerabilities??[]).filter(a=>a.status).length;return`${p(t.counts)} in ${t.packages??0} packages${o?`; ${o} ruled out by VEX documents`:""}${t.databaseTime?`, with data of ${l(t.databaseTime)}`:""}.`}function I({query:t}){let[o,a]=c(void 0),r=async()=>{let s=new URLSearchParams({image:t.image,...t.platform&&{platform:t.platform}});a(await d("GET",`v1alpha1/images/vulnerabilities?${s}`))},e=o?.vulnerabilities??[];return i`<section><h2>Known vulnerabilities</h2>
+    ${o?i`<p class="note" role="status">${b(o)}</p>
+      ${e.length>0&&i`<${f} list=${e} name="Vulnerabilities of the image" />`}
+      ${o.note&&i`<p class="note">${o.note}</p>`}`:i`<div class="actions"><${$} plain title="Find vulnerabilities" act=${r} /></div>`}
+  </section>`}export{p as a,f as b,I as c};

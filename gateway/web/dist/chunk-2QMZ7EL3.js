@@ -1,0 +1,1 @@
+import{a as t,i as o,ia as a,w as s}from"./chunk-ZLDV3JS2.js";function d({title:n,plain:i,act:m}){let[r,e]=o(""),[p,l]=o(!1);return t`<button type="button" class=${i?"pill":"button"} disabled=${p} onClick=${async()=>{e(""),l(!0),await m().catch(c=>e(s(c))),l(!1)}}>${n}</button>${r&&t`<p class="note problem" role="alert"><${a} text=${r} /></p>`}`}export{d as a};

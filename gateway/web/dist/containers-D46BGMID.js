@@ -1,0 +1,10 @@
+import{a as c,c as d,e as f}from"./chunk-V2GSBWQ2.js";import{a as o,e as l,i as p,r as $,t as u,y as m}from"./chunk-ZLDV3JS2.js";var h=20;function g(e){let t=e.containerImage??"";return!e.buildId||e.freeze?t:t.split("/").at(-1)?.split(":").at(-1)?.replace(/--[0-9a-f]{16,}(-\w+)*$/,"")||t}function w(e){return e.revocationTime?["Revoked","bad"]:e.freeze||!e.expiration?["Permanent","good"]:new Date(e.expiration).getTime()<Date.now()?["Expired",""]:["Works","good"]}function k({container:e,changed:t}){let[i,n]=w(e),a=n==="good",s=[e.containerPlatform?.split(",").join(" and "),e.format==="sif"&&"Singularity",e.format==="environment"&&"environment",l(e.creationTime),a&&e.expiration&&`until ${l(e.expiration)}`,e.workspaceId&&`workspace ${e.workspaceId}`,e.workflowId&&`for the run ${e.workflowId}`],r=async()=>{await u("DELETE",`v1alpha2/container/${e.requestId}`),t()};return o`<li><div class="what"><a href=${m(e.requestId)}>${g(e)}</a><p class="note">${s.filter(Boolean).join(" · ")}</p></div>
+    <span class=${`state ${n}`}>${i}</span>
+    ${a&&!e.freeze&&o`<${f} label="Revoke" what=${g(e)} act=${r} />`}</li>`}function I(){let[e,t]=p([""]),i=e.at(-1)??"",n=c(r=>u("GET",`v1alpha1/containers?max=${h}${i&&`&pageToken=${i}`}`,{signal:r}),[i]),a=n.value?.containers??[],s=n.value?.nextPageToken;return o`<h1>Your containers</h1>
+    <${d} of=${n} what="Your containers" />
+    ${n.value&&!a.length&&o`<p class="empty">You have not requested a container yet. <a href=${$.href}>Make one</a>: while you are signed in, it is listed here.</p>`}
+    ${a.length>0&&o`<ul class="rows">${a.map(r=>o`<${k} key=${r.requestId} container=${r} changed=${n.again} />`)}</ul>
+      ${(e.length>1||s)&&o`<nav class="pager" aria-label="Pages of containers">
+        <button type="button" class="small" disabled=${e.length===1} onClick=${()=>t(e.slice(0,-1))}>Newer</button>
+        <button type="button" class="small" disabled=${!s} onClick=${()=>t([...e,s])}>Older</button></nav>`}
+      <p class="note">A name that you pull by is a secret, and is not stored: the page of a container gives you a new one.</p>`}`}export{I as View};

@@ -1,0 +1,1 @@
+import{h as a,i as b,j as c,k as d,l as e}from"./chunk-ZQFUQ4OQ.js";import"./chunk-4DJU6FOW.js";import"./chunk-V2GSBWQ2.js";import"./chunk-ZLDV3JS2.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

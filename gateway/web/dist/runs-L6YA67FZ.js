@@ -1,1 +1,0 @@
-import{h as a,i as b,j as c,k as d,l as e}from"./chunk-VIJROJS2.js";import"./chunk-ZBQ5L5TM.js";import"./chunk-WGVTZQGU.js";import"./chunk-37SHY2PI.js";export{c as State,e as View,b as hasFailed,a as isLive,d as took};

@@ -1,1 +1,0 @@
-import{a,b,c,d}from"./chunk-TE5NL3DR.js";import"./chunk-EQ3BBJIO.js";import"./chunk-ZBQ5L5TM.js";import"./chunk-WGVTZQGU.js";import"./chunk-37SHY2PI.js";export{c as Row,d as View,b as repositoriesIn,a as uses};

@@ -1,0 +1,1 @@
+import{a,b,c,d}from"./chunk-BJLQVMTP.js";import"./chunk-QLZOINKV.js";import"./chunk-4DJU6FOW.js";import"./chunk-V2GSBWQ2.js";import"./chunk-ZLDV3JS2.js";export{c as Row,d as View,b as repositoriesIn,a as uses};
