@@ -107,7 +107,7 @@ func (b *tab) checkKept(p *program, name string) {
 	b.await(webNamed(name))
 	b.await(`document.querySelector(".cite .source")?.innerText.startsWith("@")`)
 	b.good("page of a kept image", p.url)
-	const rows = `[...document.querySelectorAll("tbody tr")].filter((r) => r.offsetHeight).map((r) => [...r.cells].slice(0, 4).map((c) => c.innerText).join(" ")).join()`
+	const rows = `[...document.querySelectorAll("[aria-label=Packages] tbody tr")].filter((r) => r.offsetHeight).map((r) => [...r.cells].slice(0, 4).map((c) => c.innerText).join(" ")).join()`
 	b.await(rows + ` === "samtools 1.20 conda MIT"`)
 	shown := func(media string) string {
 		_, err := chromedp.Call(b.ctx(), emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media})
