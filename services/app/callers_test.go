@@ -34,6 +34,7 @@ func internalCalls() map[string][]string {
 		"slipway.build.v1.BuildService/CancelBuild":                  {"container"},
 		"slipway.build.v1.BuildService/LocateBuild":                  {"container"},
 		"slipway.build.v1.BuildService/DescribeInputs":               {"container"},
+		"slipway.build.v1.BuildService/FindEnvironments":             {"container"},
 		"slipway.build.v1.BuildService/NoteMirrorProvenance":         {"container"},
 		"slipway.build.v1.BuildService/GetBuildRequest":              {"container"},
 		"slipway.build.v1.BuildService/ListLockedPackages":           {"container"},

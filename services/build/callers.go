@@ -29,6 +29,7 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_CancelBuild_FullMethodName,
 			buildv1.BuildService_LocateBuild_FullMethodName,
 			buildv1.BuildService_DescribeInputs_FullMethodName,
+			buildv1.BuildService_FindEnvironments_FullMethodName,
 			buildv1.BuildService_NoteMirrorProvenance_FullMethodName,
 			buildv1.BuildService_GetBuildRequest_FullMethodName,
 			buildv1.BuildService_ListLockedPackages_FullMethodName,

@@ -161,7 +161,7 @@ func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Res
 func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Result) error {
 	now := s.deps.Now()
 	r.Message, r.Inputs = s.deps.Keychain.Publish(r.GetMessage()), acceptedInputs(r)
-	if !r.GetSucceeded() || !hasEnvironment(rec.Request.GetRecipe()) || digest.Digest(r.GetEnvironment()).Validate() != nil {
+	if !r.GetSucceeded() || !store.HasEnvironment(rec.Request.GetRecipe()) || digest.Digest(r.GetEnvironment()).Validate() != nil {
 		r.Environment = ""
 	}
 	ended, err := s.storeEnd(ctx, rec, r, now)

@@ -35,6 +35,9 @@ type Record struct {
 	// Environment is the digest of the artifact with which the image's environment is mounted; ""
 	// without mount, and for builds of earlier releases.
 	Environment string
+	// LockDigest is the lock by which FindEnvironments finds the build; "" for builds without an environment
+	// that is mounted, and for builds of earlier releases. Insert does not use it.
+	LockDigest string
 	// Counted is 0 for an admission that is to be counted, or NeverCounted. Insert stores it;
 	// it is not set in a record that was read.
 	Counted int64

@@ -50,15 +50,16 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
-			succeeded, reason, message, digest, counted, conda_lock, solve_at, robot_org_id, restriction, organization_id)
+			succeeded, reason, message, digest, counted, conda_lock, solve_at, robot_org_id, restriction, organization_id, lock_digest)
 		VALUES ($1, $2, $3, $4, $5, $6, $20, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24, $25, $26, $27, $28)
+			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24, $25, $26, $27, $28, $29)
 		ON CONFLICT DO NOTHING`,
 		r.ID, req.GetContentId(), r.Number, req.GetContentDigest(), Image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), engine.KindOf(req.GetRecipe()).Architecture, r.Owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
 		request, r.TraceParent, r.TimeLimit.Microseconds(), sqldb.Micros(r.Created), r.Counted,
-		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock, r.solveAt(), id.GetRobotOrgId(), caller.Of(id).Restriction(), caller.Of(id).OrganizationID)
+		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock, r.solveAt(), id.GetRobotOrgId(), caller.Of(id).Restriction(), caller.Of(id).OrganizationID,
+		environmentLock(req))
 	if err != nil {
 		return false, err
 	}
@@ -68,14 +69,14 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 
 // columns are the columns that scan reads, in its order.
 const columns = `id, number, request, owner, trace_parent, time_limit, created_at, published_at, started_at, completed_at,
-	publications, delivery, worker, succeeded, reason, message, digest, environment`
+	publications, delivery, worker, succeeded, reason, message, digest, environment, lock_digest`
 
 func scan(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var r Record
 	var request []byte
 	var limit, created, published, started, completed int64
 	err := row.Scan(&r.ID, &r.Number, &request, &r.Owner, &r.TraceParent, &limit, &created, &published, &started, &completed,
-		&r.Publications, &r.Delivery, &r.Worker, &r.Succeeded, &r.Reason, &r.Message, &r.Digest, &r.Environment)
+		&r.Publications, &r.Delivery, &r.Worker, &r.Succeeded, &r.Reason, &r.Message, &r.Digest, &r.Environment, &r.LockDigest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, UnknownBuild(err)
 	}

@@ -52,8 +52,8 @@ func (s Store) Solve(ctx context.Context, id string, req *buildv1.SubmitBuildReq
 		return false, err
 	}
 	return s.change(ctx, `
-		UPDATE build_builds SET request = $2, conda_lock = $3, solve_at = 0
-		WHERE id = $1 AND state = 'PENDING' AND solve_at > 0`, id, raw, packed)
+		UPDATE build_builds SET request = $2, conda_lock = $3, solve_at = 0, lock_digest = $4
+		WHERE id = $1 AND state = 'PENDING' AND solve_at > 0`, id, raw, packed, environmentLock(req))
 }
 
 // Unsolve removes the lock of a build, so that its packages are solved again. The build waits
@@ -65,7 +65,7 @@ func (s Store) Unsolve(ctx context.Context, id string, req *buildv1.SubmitBuildR
 		return false, err
 	}
 	return s.change(ctx, `
-		UPDATE build_builds SET request = $2, conda_lock = NULL, solve_at = $3,
+		UPDATE build_builds SET request = $2, conda_lock = NULL, lock_digest = '', solve_at = $3,
 			published_at = 0, publications = publications + 1, delivery = 0, ticket = '', started_at = 0
 		WHERE id = $1 AND state = 'PENDING'`, id, raw, sqldb.Micros(now))
 }

@@ -83,6 +83,9 @@ const (
 	BuildTotalAge = 10 * time.Second
 )
 
+// EnvironmentBuilds is the maximum number of builds among which the environment of a lock is looked up.
+const EnvironmentBuilds = 16
+
 // SolvesAwaited is how many container requests of a process wait concurrently for the
 // solver. Further requests are queued and solved before their build.
 const SolvesAwaited = 32
@@ -107,6 +110,7 @@ func buildRows() []Row {
 		{What: "manifest or configuration of an image that was built again", Bound: size(RebuildDocument), Why: "it is in memory as a whole"},
 		{What: "differences between two builds of an image", Bound: strconv.Itoa(RebuildAlarms) + ", each for a year", Why: "operators read them with `slipwayd rebuilds`"},
 		{What: "builds of a user that each list counts", Bound: strconv.Itoa(CountedBuilds), Why: "counting takes longer than listing; a larger number is remembered for " + BuildTotalAge.String() + ", for " + strconv.Itoa(BuildTotals) + " users"},
+		{What: "builds among which the environment of a lock is looked up", Bound: strconv.Itoa(EnvironmentBuilds), Why: "those of the same packages on other base images and platforms are read one by one; the newest are used"},
 		{What: "running builds of one user", Key: "build_running_user", Why: "the client with the fewest running builds is next; a limit keeps slots free for later clients"},
 		{What: "running builds of one address without a user", Key: "build_running_anonymous", Why: "an idle build holds its slot until it ends; if there are several slots, one is left for other clients"},
 	}, stepRows()...)

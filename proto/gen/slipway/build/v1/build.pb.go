@@ -2972,6 +2972,107 @@ func (x *AwaitBuildResponse) GetSummary() string {
 	return ""
 }
 
+// FindEnvironmentsRequest names a lock.
+type FindEnvironmentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the lock's records, 64 hex digits.
+	LockDigest string `protobuf:"bytes,1,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
+	// The identity whose builds are returned besides shared builds; "" for shared builds only.
+	Scope         string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindEnvironmentsRequest) Reset() {
+	*x = FindEnvironmentsRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindEnvironmentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindEnvironmentsRequest) ProtoMessage() {}
+
+func (x *FindEnvironmentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindEnvironmentsRequest.ProtoReflect.Descriptor instead.
+func (*FindEnvironmentsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *FindEnvironmentsRequest) GetLockDigest() string {
+	if x != nil {
+		return x.LockDigest
+	}
+	return ""
+}
+
+func (x *FindEnvironmentsRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+// FindEnvironmentsResponse lists builds.
+type FindEnvironmentsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of the builds, at most 16.
+	BuildIds      []string `protobuf:"bytes,1,rep,name=build_ids,json=buildIds,proto3" json:"build_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindEnvironmentsResponse) Reset() {
+	*x = FindEnvironmentsResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindEnvironmentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindEnvironmentsResponse) ProtoMessage() {}
+
+func (x *FindEnvironmentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindEnvironmentsResponse.ProtoReflect.Descriptor instead.
+func (*FindEnvironmentsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *FindEnvironmentsResponse) GetBuildIds() []string {
+	if x != nil {
+		return x.BuildIds
+	}
+	return nil
+}
+
 // LocateBuildRequest names a build.
 type LocateBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2983,7 +3084,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3096,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3109,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -3058,7 +3159,7 @@ type LocateBuildResponse struct {
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3171,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3184,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -3201,7 +3302,7 @@ type Copied struct {
 
 func (x *Copied) Reset() {
 	*x = Copied{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3314,7 @@ func (x *Copied) String() string {
 func (*Copied) ProtoMessage() {}
 
 func (x *Copied) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3327,7 @@ func (x *Copied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copied.ProtoReflect.Descriptor instead.
 func (*Copied) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Copied) GetSource() *v1.Source {
@@ -3272,7 +3373,7 @@ type NoteMirrorProvenanceRequest struct {
 
 func (x *NoteMirrorProvenanceRequest) Reset() {
 	*x = NoteMirrorProvenanceRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3385,7 @@ func (x *NoteMirrorProvenanceRequest) String() string {
 func (*NoteMirrorProvenanceRequest) ProtoMessage() {}
 
 func (x *NoteMirrorProvenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3398,7 @@ func (x *NoteMirrorProvenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteMirrorProvenanceRequest.ProtoReflect.Descriptor instead.
 func (*NoteMirrorProvenanceRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NoteMirrorProvenanceRequest) GetBuildId() string {
@@ -3330,7 +3431,7 @@ type NoteMirrorProvenanceResponse struct {
 
 func (x *NoteMirrorProvenanceResponse) Reset() {
 	*x = NoteMirrorProvenanceResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3443,7 @@ func (x *NoteMirrorProvenanceResponse) String() string {
 func (*NoteMirrorProvenanceResponse) ProtoMessage() {}
 
 func (x *NoteMirrorProvenanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3456,7 @@ func (x *NoteMirrorProvenanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoteMirrorProvenanceResponse.ProtoReflect.Descriptor instead.
 func (*NoteMirrorProvenanceResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
 }
 
 // ListEnginesRequest is empty.
@@ -3367,7 +3468,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3480,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3493,7 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
 }
 
 // ListEnginesResponse lists the engines of the workers.
@@ -3406,7 +3507,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3519,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3532,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -3452,7 +3553,7 @@ type FindLayersRequest struct {
 
 func (x *FindLayersRequest) Reset() {
 	*x = FindLayersRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3565,7 @@ func (x *FindLayersRequest) String() string {
 func (*FindLayersRequest) ProtoMessage() {}
 
 func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3578,7 @@ func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
 func (*FindLayersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FindLayersRequest) GetKeys() []string {
@@ -3498,7 +3599,7 @@ type FindLayersResponse struct {
 
 func (x *FindLayersResponse) Reset() {
 	*x = FindLayersResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3611,7 @@ func (x *FindLayersResponse) String() string {
 func (*FindLayersResponse) ProtoMessage() {}
 
 func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3624,7 @@ func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
 func (*FindLayersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FindLayersResponse) GetThere() []bool {
@@ -3546,7 +3647,7 @@ type FindPackagesRequest struct {
 
 func (x *FindPackagesRequest) Reset() {
 	*x = FindPackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3659,7 @@ func (x *FindPackagesRequest) String() string {
 func (*FindPackagesRequest) ProtoMessage() {}
 
 func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3672,7 @@ func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesRequest.ProtoReflect.Descriptor instead.
 func (*FindPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FindPackagesRequest) GetChannels() []string {
@@ -3599,7 +3700,7 @@ type FindPackagesResponse struct {
 
 func (x *FindPackagesResponse) Reset() {
 	*x = FindPackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3712,7 @@ func (x *FindPackagesResponse) String() string {
 func (*FindPackagesResponse) ProtoMessage() {}
 
 func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3725,7 @@ func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesResponse.ProtoReflect.Descriptor instead.
 func (*FindPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{49}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FindPackagesResponse) GetFiles() []*IndexedFile {
@@ -3655,7 +3756,7 @@ type IndexedFile struct {
 
 func (x *IndexedFile) Reset() {
 	*x = IndexedFile{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +3768,7 @@ func (x *IndexedFile) String() string {
 func (*IndexedFile) ProtoMessage() {}
 
 func (x *IndexedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +3781,7 @@ func (x *IndexedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexedFile.ProtoReflect.Descriptor instead.
 func (*IndexedFile) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{50}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *IndexedFile) GetChannel() string {
@@ -3736,7 +3837,7 @@ type SummarizePackagesRequest struct {
 
 func (x *SummarizePackagesRequest) Reset() {
 	*x = SummarizePackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3849,7 @@ func (x *SummarizePackagesRequest) String() string {
 func (*SummarizePackagesRequest) ProtoMessage() {}
 
 func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[51]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3862,7 @@ func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesRequest.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{51}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SummarizePackagesRequest) GetPackages() []*PackageName {
@@ -3784,7 +3885,7 @@ type PackageName struct {
 
 func (x *PackageName) Reset() {
 	*x = PackageName{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +3897,7 @@ func (x *PackageName) String() string {
 func (*PackageName) ProtoMessage() {}
 
 func (x *PackageName) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[52]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3910,7 @@ func (x *PackageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageName.ProtoReflect.Descriptor instead.
 func (*PackageName) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{52}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PackageName) GetChannel() string {
@@ -3837,7 +3938,7 @@ type SummarizePackagesResponse struct {
 
 func (x *SummarizePackagesResponse) Reset() {
 	*x = SummarizePackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +3950,7 @@ func (x *SummarizePackagesResponse) String() string {
 func (*SummarizePackagesResponse) ProtoMessage() {}
 
 func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[53]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3963,7 @@ func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{53}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SummarizePackagesResponse) GetPackages() []*PackageSummary {
@@ -3887,7 +3988,7 @@ type PackageSummary struct {
 
 func (x *PackageSummary) Reset() {
 	*x = PackageSummary{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3899,7 +4000,7 @@ func (x *PackageSummary) String() string {
 func (*PackageSummary) ProtoMessage() {}
 
 func (x *PackageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[54]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3912,7 +4013,7 @@ func (x *PackageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageSummary.ProtoReflect.Descriptor instead.
 func (*PackageSummary) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{54}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PackageSummary) GetSummary() string {
@@ -3952,7 +4053,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4065,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[55]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4078,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{55}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Engine) GetName() string {
@@ -4012,7 +4113,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4125,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[56]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4138,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{56}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -4059,7 +4160,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4172,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[57]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4185,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{57}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -4109,7 +4210,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4121,7 +4222,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[58]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4134,7 +4235,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{58}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -4171,7 +4272,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4284,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[59]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4297,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{59}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -4231,7 +4332,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4344,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[60]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4256,7 +4357,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{60}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -4576,7 +4677,13 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\fexpected_end\x18\v \x01(\x01H\x01R\vexpectedEnd\x88\x01\x01\x12\x18\n" +
 	"\asummary\x18\f \x01(\tR\asummaryB\x11\n" +
 	"\x0f_expected_startB\x0f\n" +
-	"\r_expected_end\"/\n" +
+	"\r_expected_end\"P\n" +
+	"\x17FindEnvironmentsRequest\x12\x1f\n" +
+	"\vlock_digest\x18\x01 \x01(\tR\n" +
+	"lockDigest\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\"7\n" +
+	"\x18FindEnvironmentsResponse\x12\x1b\n" +
+	"\tbuild_ids\x18\x01 \x03(\tR\bbuildIds\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xf3\x03\n" +
 	"\x13LocateBuildResponse\x120\n" +
@@ -4663,7 +4770,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xcc\x13\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xb7\x14\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -4678,7 +4785,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12]\n" +
 	"\fRestoreImage\x12%.slipway.build.v1.RestoreImageRequest\x1a&.slipway.build.v1.RestoreImageResponse\x12Z\n" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12c\n" +
-	"\x0eDescribeInputs\x12'.slipway.build.v1.DescribeInputsRequest\x1a(.slipway.build.v1.DescribeInputsResponse\x12u\n" +
+	"\x0eDescribeInputs\x12'.slipway.build.v1.DescribeInputsRequest\x1a(.slipway.build.v1.DescribeInputsResponse\x12i\n" +
+	"\x10FindEnvironments\x12).slipway.build.v1.FindEnvironmentsRequest\x1a*.slipway.build.v1.FindEnvironmentsResponse\x12u\n" +
 	"\x14NoteMirrorProvenance\x12-.slipway.build.v1.NoteMirrorProvenanceRequest\x1a..slipway.build.v1.NoteMirrorProvenanceResponse\x12f\n" +
 	"\x0fGetBuildRequest\x12(.slipway.build.v1.GetBuildRequestRequest\x1a).slipway.build.v1.GetBuildRequestResponse\x12o\n" +
 	"\x12ListLockedPackages\x12+.slipway.build.v1.ListLockedPackagesRequest\x1a,.slipway.build.v1.ListLockedPackagesResponse\x12Z\n" +
@@ -4707,7 +4815,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                      // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),            // 1: slipway.build.v1.ListBuildsRequest
@@ -4749,95 +4857,97 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*RestoreImageResponse)(nil),         // 37: slipway.build.v1.RestoreImageResponse
 	(*AwaitBuildRequest)(nil),            // 38: slipway.build.v1.AwaitBuildRequest
 	(*AwaitBuildResponse)(nil),           // 39: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),           // 40: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),          // 41: slipway.build.v1.LocateBuildResponse
-	(*Copied)(nil),                       // 42: slipway.build.v1.Copied
-	(*NoteMirrorProvenanceRequest)(nil),  // 43: slipway.build.v1.NoteMirrorProvenanceRequest
-	(*NoteMirrorProvenanceResponse)(nil), // 44: slipway.build.v1.NoteMirrorProvenanceResponse
-	(*ListEnginesRequest)(nil),           // 45: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),          // 46: slipway.build.v1.ListEnginesResponse
-	(*FindLayersRequest)(nil),            // 47: slipway.build.v1.FindLayersRequest
-	(*FindLayersResponse)(nil),           // 48: slipway.build.v1.FindLayersResponse
-	(*FindPackagesRequest)(nil),          // 49: slipway.build.v1.FindPackagesRequest
-	(*FindPackagesResponse)(nil),         // 50: slipway.build.v1.FindPackagesResponse
-	(*IndexedFile)(nil),                  // 51: slipway.build.v1.IndexedFile
-	(*SummarizePackagesRequest)(nil),     // 52: slipway.build.v1.SummarizePackagesRequest
-	(*PackageName)(nil),                  // 53: slipway.build.v1.PackageName
-	(*SummarizePackagesResponse)(nil),    // 54: slipway.build.v1.SummarizePackagesResponse
-	(*PackageSummary)(nil),               // 55: slipway.build.v1.PackageSummary
-	(*Engine)(nil),                       // 56: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),           // 57: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),          // 58: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),            // 59: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),           // 60: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                      // 61: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),        // 62: google.protobuf.Timestamp
-	(*v1.Compression)(nil),               // 63: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),              // 64: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),             // 65: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                       // 66: slipway.build.v1.Recipe
-	(*Target)(nil),                       // 67: slipway.build.v1.Target
-	(*v12.Identity)(nil),                 // 68: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil),    // 69: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                    // 70: slipway.container.v1.Source
-	(*v11.LockQuery)(nil),                // 71: slipway.conda.v1.LockQuery
+	(*FindEnvironmentsRequest)(nil),      // 40: slipway.build.v1.FindEnvironmentsRequest
+	(*FindEnvironmentsResponse)(nil),     // 41: slipway.build.v1.FindEnvironmentsResponse
+	(*LocateBuildRequest)(nil),           // 42: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),          // 43: slipway.build.v1.LocateBuildResponse
+	(*Copied)(nil),                       // 44: slipway.build.v1.Copied
+	(*NoteMirrorProvenanceRequest)(nil),  // 45: slipway.build.v1.NoteMirrorProvenanceRequest
+	(*NoteMirrorProvenanceResponse)(nil), // 46: slipway.build.v1.NoteMirrorProvenanceResponse
+	(*ListEnginesRequest)(nil),           // 47: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),          // 48: slipway.build.v1.ListEnginesResponse
+	(*FindLayersRequest)(nil),            // 49: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),           // 50: slipway.build.v1.FindLayersResponse
+	(*FindPackagesRequest)(nil),          // 51: slipway.build.v1.FindPackagesRequest
+	(*FindPackagesResponse)(nil),         // 52: slipway.build.v1.FindPackagesResponse
+	(*IndexedFile)(nil),                  // 53: slipway.build.v1.IndexedFile
+	(*SummarizePackagesRequest)(nil),     // 54: slipway.build.v1.SummarizePackagesRequest
+	(*PackageName)(nil),                  // 55: slipway.build.v1.PackageName
+	(*SummarizePackagesResponse)(nil),    // 56: slipway.build.v1.SummarizePackagesResponse
+	(*PackageSummary)(nil),               // 57: slipway.build.v1.PackageSummary
+	(*Engine)(nil),                       // 58: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),           // 59: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),          // 60: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),            // 61: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),           // 62: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                      // 63: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),        // 64: google.protobuf.Timestamp
+	(*v1.Compression)(nil),               // 65: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),              // 66: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),             // 67: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                       // 68: slipway.build.v1.Recipe
+	(*Target)(nil),                       // 69: slipway.build.v1.Target
+	(*v12.Identity)(nil),                 // 70: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),    // 71: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                    // 72: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),                // 73: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	62, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	63, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	64, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	64, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	65, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	66, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
 	8,  // 5: slipway.build.v1.DescribeMirrorResponse.mirror:type_name -> slipway.build.v1.Mirror
-	62, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
-	62, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	65, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	64, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
+	64, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	67, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	15, // 9: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	16, // 10: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	62, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	66, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	67, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	68, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	64, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	68, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	69, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	70, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	17, // 15: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	69, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	70, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	71, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
-	71, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	71, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	72, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	73, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	73, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
 	18, // 20: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
-	66, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
-	62, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	68, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	64, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
 	23, // 23: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
-	71, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
-	68, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
-	62, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
-	69, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	73, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	70, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	64, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	71, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
 	5,  // 28: slipway.build.v1.DescribeInputsResponse.build:type_name -> slipway.build.v1.Build
-	62, // 29: slipway.build.v1.DescribeInputsResponse.started_at:type_name -> google.protobuf.Timestamp
-	62, // 30: slipway.build.v1.DescribeInputsResponse.finished_at:type_name -> google.protobuf.Timestamp
-	70, // 31: slipway.build.v1.DescribeInputsResponse.images:type_name -> slipway.container.v1.Source
-	65, // 32: slipway.build.v1.DescribeInputsResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	64, // 29: slipway.build.v1.DescribeInputsResponse.started_at:type_name -> google.protobuf.Timestamp
+	64, // 30: slipway.build.v1.DescribeInputsResponse.finished_at:type_name -> google.protobuf.Timestamp
+	72, // 31: slipway.build.v1.DescribeInputsResponse.images:type_name -> slipway.container.v1.Source
+	67, // 32: slipway.build.v1.DescribeInputsResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	29, // 33: slipway.build.v1.DescribeInputsResponse.rebuilt:type_name -> slipway.build.v1.Rebuilt
-	62, // 34: slipway.build.v1.Rebuilt.first_finished_at:type_name -> google.protobuf.Timestamp
-	62, // 35: slipway.build.v1.Rebuilt.second_finished_at:type_name -> google.protobuf.Timestamp
+	64, // 34: slipway.build.v1.Rebuilt.first_finished_at:type_name -> google.protobuf.Timestamp
+	64, // 35: slipway.build.v1.Rebuilt.second_finished_at:type_name -> google.protobuf.Timestamp
 	17, // 36: slipway.build.v1.GetBuildRequestResponse.request:type_name -> slipway.build.v1.SubmitBuildRequest
 	34, // 37: slipway.build.v1.ListLockedPackagesResponse.builds:type_name -> slipway.build.v1.LockedBuild
 	35, // 38: slipway.build.v1.LockedBuild.packages:type_name -> slipway.build.v1.BuildPackage
 	0,  // 39: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	62, // 40: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	62, // 41: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	62, // 42: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	67, // 43: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	68, // 44: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	64, // 40: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	64, // 41: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	64, // 42: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	69, // 43: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	70, // 44: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
 	0,  // 45: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	42, // 46: slipway.build.v1.LocateBuildResponse.copied:type_name -> slipway.build.v1.Copied
-	70, // 47: slipway.build.v1.Copied.source:type_name -> slipway.container.v1.Source
-	62, // 48: slipway.build.v1.Copied.started_at:type_name -> google.protobuf.Timestamp
-	62, // 49: slipway.build.v1.Copied.finished_at:type_name -> google.protobuf.Timestamp
-	56, // 50: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	51, // 51: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
-	53, // 52: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
-	55, // 53: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
-	61, // 54: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	44, // 46: slipway.build.v1.LocateBuildResponse.copied:type_name -> slipway.build.v1.Copied
+	72, // 47: slipway.build.v1.Copied.source:type_name -> slipway.container.v1.Source
+	64, // 48: slipway.build.v1.Copied.started_at:type_name -> google.protobuf.Timestamp
+	64, // 49: slipway.build.v1.Copied.finished_at:type_name -> google.protobuf.Timestamp
+	58, // 50: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	53, // 51: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
+	55, // 52: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
+	57, // 53: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
+	63, // 54: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
 	39, // 55: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
 	1,  // 56: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
 	3,  // 57: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
@@ -4849,44 +4959,46 @@ var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	19, // 63: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
 	38, // 64: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
 	36, // 65: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
-	40, // 66: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	42, // 66: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
 	27, // 67: slipway.build.v1.BuildService.DescribeInputs:input_type -> slipway.build.v1.DescribeInputsRequest
-	43, // 68: slipway.build.v1.BuildService.NoteMirrorProvenance:input_type -> slipway.build.v1.NoteMirrorProvenanceRequest
-	30, // 69: slipway.build.v1.BuildService.GetBuildRequest:input_type -> slipway.build.v1.GetBuildRequestRequest
-	32, // 70: slipway.build.v1.BuildService.ListLockedPackages:input_type -> slipway.build.v1.ListLockedPackagesRequest
-	45, // 71: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	47, // 72: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	49, // 73: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
-	52, // 74: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
-	57, // 75: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 76: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
-	24, // 77: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
-	59, // 78: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 79: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 80: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	10, // 81: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	12, // 82: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	7,  // 83: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
-	14, // 84: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	26, // 85: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	20, // 86: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
-	39, // 87: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	37, // 88: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
-	41, // 89: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	28, // 90: slipway.build.v1.BuildService.DescribeInputs:output_type -> slipway.build.v1.DescribeInputsResponse
-	44, // 91: slipway.build.v1.BuildService.NoteMirrorProvenance:output_type -> slipway.build.v1.NoteMirrorProvenanceResponse
-	31, // 92: slipway.build.v1.BuildService.GetBuildRequest:output_type -> slipway.build.v1.GetBuildRequestResponse
-	33, // 93: slipway.build.v1.BuildService.ListLockedPackages:output_type -> slipway.build.v1.ListLockedPackagesResponse
-	46, // 94: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	48, // 95: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	50, // 96: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
-	54, // 97: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
-	58, // 98: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 99: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
-	25, // 100: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
-	60, // 101: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	79, // [79:102] is the sub-list for method output_type
-	56, // [56:79] is the sub-list for method input_type
+	40, // 68: slipway.build.v1.BuildService.FindEnvironments:input_type -> slipway.build.v1.FindEnvironmentsRequest
+	45, // 69: slipway.build.v1.BuildService.NoteMirrorProvenance:input_type -> slipway.build.v1.NoteMirrorProvenanceRequest
+	30, // 70: slipway.build.v1.BuildService.GetBuildRequest:input_type -> slipway.build.v1.GetBuildRequestRequest
+	32, // 71: slipway.build.v1.BuildService.ListLockedPackages:input_type -> slipway.build.v1.ListLockedPackagesRequest
+	47, // 72: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	49, // 73: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	51, // 74: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
+	54, // 75: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
+	59, // 76: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 77: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	24, // 78: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	61, // 79: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 80: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 81: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	10, // 82: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	12, // 83: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	7,  // 84: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
+	14, // 85: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	26, // 86: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	20, // 87: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	39, // 88: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	37, // 89: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	43, // 90: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	28, // 91: slipway.build.v1.BuildService.DescribeInputs:output_type -> slipway.build.v1.DescribeInputsResponse
+	41, // 92: slipway.build.v1.BuildService.FindEnvironments:output_type -> slipway.build.v1.FindEnvironmentsResponse
+	46, // 93: slipway.build.v1.BuildService.NoteMirrorProvenance:output_type -> slipway.build.v1.NoteMirrorProvenanceResponse
+	31, // 94: slipway.build.v1.BuildService.GetBuildRequest:output_type -> slipway.build.v1.GetBuildRequestResponse
+	33, // 95: slipway.build.v1.BuildService.ListLockedPackages:output_type -> slipway.build.v1.ListLockedPackagesResponse
+	48, // 96: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	50, // 97: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	52, // 98: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
+	56, // 99: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
+	60, // 100: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 101: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	25, // 102: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	62, // 103: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	80, // [80:104] is the sub-list for method output_type
+	56, // [56:80] is the sub-list for method input_type
 	56, // [56:56] is the sub-list for extension type_name
 	56, // [56:56] is the sub-list for extension extendee
 	0,  // [0:56] is the sub-list for field type_name
@@ -4912,7 +5024,7 @@ func file_slipway_build_v1_build_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

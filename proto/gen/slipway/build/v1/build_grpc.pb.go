@@ -33,6 +33,7 @@ const (
 	BuildService_RestoreImage_FullMethodName         = "/slipway.build.v1.BuildService/RestoreImage"
 	BuildService_LocateBuild_FullMethodName          = "/slipway.build.v1.BuildService/LocateBuild"
 	BuildService_DescribeInputs_FullMethodName       = "/slipway.build.v1.BuildService/DescribeInputs"
+	BuildService_FindEnvironments_FullMethodName     = "/slipway.build.v1.BuildService/FindEnvironments"
 	BuildService_NoteMirrorProvenance_FullMethodName = "/slipway.build.v1.BuildService/NoteMirrorProvenance"
 	BuildService_GetBuildRequest_FullMethodName      = "/slipway.build.v1.BuildService/GetBuildRequest"
 	BuildService_ListLockedPackages_FullMethodName   = "/slipway.build.v1.BuildService/ListLockedPackages"
@@ -90,6 +91,10 @@ type BuildServiceClient interface {
 	// build, or another build of the same content, has made a manifest with the digest.
 	// Internal.
 	DescribeInputs(ctx context.Context, in *DescribeInputsRequest, opts ...grpc.CallOption) (*DescribeInputsResponse, error)
+	// FindEnvironments returns builds for the environment of a lock: first those that have made the
+	// artifact with which it is mounted, then those that have not ended, each newest first. The
+	// caller must check who may know them. INVALID_ARGUMENT for a malformed digest. Internal.
+	FindEnvironments(ctx context.Context, in *FindEnvironmentsRequest, opts ...grpc.CallOption) (*FindEnvironmentsResponse, error)
 	// NoteMirrorProvenance stores whether the provenance of a mirror is at its target. The newest note
 	// counts. NOT_FOUND for any other build. Internal.
 	NoteMirrorProvenance(ctx context.Context, in *NoteMirrorProvenanceRequest, opts ...grpc.CallOption) (*NoteMirrorProvenanceResponse, error)
@@ -246,6 +251,16 @@ func (c *buildServiceClient) DescribeInputs(ctx context.Context, in *DescribeInp
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DescribeInputsResponse)
 	err := c.cc.Invoke(ctx, BuildService_DescribeInputs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) FindEnvironments(ctx context.Context, in *FindEnvironmentsRequest, opts ...grpc.CallOption) (*FindEnvironmentsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindEnvironmentsResponse)
+	err := c.cc.Invoke(ctx, BuildService_FindEnvironments_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -415,6 +430,10 @@ type BuildServiceServer interface {
 	// build, or another build of the same content, has made a manifest with the digest.
 	// Internal.
 	DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error)
+	// FindEnvironments returns builds for the environment of a lock: first those that have made the
+	// artifact with which it is mounted, then those that have not ended, each newest first. The
+	// caller must check who may know them. INVALID_ARGUMENT for a malformed digest. Internal.
+	FindEnvironments(context.Context, *FindEnvironmentsRequest) (*FindEnvironmentsResponse, error)
 	// NoteMirrorProvenance stores whether the provenance of a mirror is at its target. The newest note
 	// counts. NOT_FOUND for any other build. Internal.
 	NoteMirrorProvenance(context.Context, *NoteMirrorProvenanceRequest) (*NoteMirrorProvenanceResponse, error)
@@ -492,6 +511,9 @@ func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuild
 }
 func (UnimplementedBuildServiceServer) DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeInputs not implemented")
+}
+func (UnimplementedBuildServiceServer) FindEnvironments(context.Context, *FindEnvironmentsRequest) (*FindEnvironmentsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindEnvironments not implemented")
 }
 func (UnimplementedBuildServiceServer) NoteMirrorProvenance(context.Context, *NoteMirrorProvenanceRequest) (*NoteMirrorProvenanceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method NoteMirrorProvenance not implemented")
@@ -763,6 +785,24 @@ func _BuildService_DescribeInputs_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_FindEnvironments_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindEnvironmentsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).FindEnvironments(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_FindEnvironments_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).FindEnvironments(ctx, req.(*FindEnvironmentsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_NoteMirrorProvenance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(NoteMirrorProvenanceRequest)
 	if err := dec(in); err != nil {
@@ -1008,6 +1048,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribeInputs",
 			Handler:    _BuildService_DescribeInputs_Handler,
+		},
+		{
+			MethodName: "FindEnvironments",
+			Handler:    _BuildService_FindEnvironments_Handler,
 		},
 		{
 			MethodName: "NoteMirrorProvenance",
