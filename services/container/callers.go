@@ -34,6 +34,7 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_GetCatalogImage_FullMethodName,
 			containerv1.ContainerService_GetCatalogLock_FullMethodName,
 			containerv1.ContainerService_GetCitation_FullMethodName,
+			containerv1.ContainerService_GetEnvironment_FullMethodName,
 		}, Scope: rpc.ScopePull},
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_RevokeToken_FullMethodName,

@@ -188,7 +188,7 @@ func Rules() []Rule {
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", "services/internal/attest", "services/internal/soci", "services/mount/environment", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", conda+"lockfile", conda+"spec", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough", "services/internal/sbom", "services/internal/vex/owners"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", conda+"lockfile", conda+"spec", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough", "services/internal/sbom", "services/internal/vex/owners", "services/mount/environment"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
 			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,

@@ -2492,6 +2492,291 @@ func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
 }
 
+// GetEnvironmentRequest names a lock.
+type GetEnvironmentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the lock, as in the annotation dev.slipway.conda.lock: 64 hex digits, after
+	// "sha256:" or without it.
+	LockDigest string `protobuf:"bytes,1,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
+	// The workspace in which the caller requests environments, with a Bearer token; 0 for none.
+	WorkspaceId   int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEnvironmentRequest) Reset() {
+	*x = GetEnvironmentRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEnvironmentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEnvironmentRequest) ProtoMessage() {}
+
+func (x *GetEnvironmentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEnvironmentRequest.ProtoReflect.Descriptor instead.
+func (*GetEnvironmentRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GetEnvironmentRequest) GetLockDigest() string {
+	if x != nil {
+		return x.LockDigest
+	}
+	return ""
+}
+
+func (x *GetEnvironmentRequest) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
+// GetEnvironmentResponse is the mounted environment of a lock. While it is being made, only the
+// first four fields are present.
+type GetEnvironmentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The digest of the lock: "sha256:" and 64 hex digits.
+	LockDigest *string `protobuf:"bytes,1,opt,name=lock_digest,json=lockDigest,proto3,oneof" json:"lock_digest,omitempty"`
+	// "PENDING" or "COMPLETED".
+	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
+	// The build that makes or has made it.
+	BuildId *string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// The platform, e.g. "linux/amd64".
+	Platform *string `protobuf:"bytes,4,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// Digest of the manifest of the artifact with which it is mounted.
+	Digest *string `protobuf:"bytes,5,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// The index of its files.
+	Index *EnvironmentIndex `protobuf:"bytes,6,opt,name=index,proto3" json:"index,omitempty"`
+	// The packages, in the order of the lock.
+	Packages      []*EnvironmentPackage `protobuf:"bytes,7,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetEnvironmentResponse) Reset() {
+	*x = GetEnvironmentResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetEnvironmentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetEnvironmentResponse) ProtoMessage() {}
+
+func (x *GetEnvironmentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetEnvironmentResponse.ProtoReflect.Descriptor instead.
+func (*GetEnvironmentResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GetEnvironmentResponse) GetLockDigest() string {
+	if x != nil && x.LockDigest != nil {
+		return *x.LockDigest
+	}
+	return ""
+}
+
+func (x *GetEnvironmentResponse) GetStatus() string {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return ""
+}
+
+func (x *GetEnvironmentResponse) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
+}
+
+func (x *GetEnvironmentResponse) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *GetEnvironmentResponse) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *GetEnvironmentResponse) GetIndex() *EnvironmentIndex {
+	if x != nil {
+		return x.Index
+	}
+	return nil
+}
+
+func (x *GetEnvironmentResponse) GetPackages() []*EnvironmentPackage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+// EnvironmentIndex is the first layer of the artifact of an environment.
+type EnvironmentIndex struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Digest of the layer.
+	Digest *string `protobuf:"bytes,1,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// Length of the layer in bytes.
+	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// Media type of the layer.
+	MediaType     *string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnvironmentIndex) Reset() {
+	*x = EnvironmentIndex{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnvironmentIndex) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnvironmentIndex) ProtoMessage() {}
+
+func (x *EnvironmentIndex) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnvironmentIndex.ProtoReflect.Descriptor instead.
+func (*EnvironmentIndex) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *EnvironmentIndex) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *EnvironmentIndex) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *EnvironmentIndex) GetMediaType() string {
+	if x != nil && x.MediaType != nil {
+		return *x.MediaType
+	}
+	return ""
+}
+
+// EnvironmentPackage is a package of an environment, whose files are one layer of the artifact.
+type EnvironmentPackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Digest of the layer.
+	Digest *string `protobuf:"bytes,2,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// Length of the layer in bytes.
+	Size          *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnvironmentPackage) Reset() {
+	*x = EnvironmentPackage{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnvironmentPackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnvironmentPackage) ProtoMessage() {}
+
+func (x *EnvironmentPackage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnvironmentPackage.ProtoReflect.Descriptor instead.
+func (*EnvironmentPackage) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *EnvironmentPackage) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *EnvironmentPackage) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *EnvironmentPackage) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
 // GetServiceInfoRequest is empty.
 type GetServiceInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2501,7 +2786,7 @@ type GetServiceInfoRequest struct {
 
 func (x *GetServiceInfoRequest) Reset() {
 	*x = GetServiceInfoRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2798,7 @@ func (x *GetServiceInfoRequest) String() string {
 func (*GetServiceInfoRequest) ProtoMessage() {}
 
 func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2811,7 @@ func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
 }
 
 // GetServiceInfoResponse describes the service.
@@ -2540,7 +2825,7 @@ type GetServiceInfoResponse struct {
 
 func (x *GetServiceInfoResponse) Reset() {
 	*x = GetServiceInfoResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2552,7 +2837,7 @@ func (x *GetServiceInfoResponse) String() string {
 func (*GetServiceInfoResponse) ProtoMessage() {}
 
 func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2565,7 +2850,7 @@ func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
@@ -2590,7 +2875,7 @@ type ServiceInfo struct {
 
 func (x *ServiceInfo) Reset() {
 	*x = ServiceInfo{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2887,7 @@ func (x *ServiceInfo) String() string {
 func (*ServiceInfo) ProtoMessage() {}
 
 func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2900,7 @@ func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceInfo.ProtoReflect.Descriptor instead.
 func (*ServiceInfo) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ServiceInfo) GetVersion() string {
@@ -2648,7 +2933,7 @@ type ListAbilitiesRequest struct {
 
 func (x *ListAbilitiesRequest) Reset() {
 	*x = ListAbilitiesRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2945,7 @@ func (x *ListAbilitiesRequest) String() string {
 func (*ListAbilitiesRequest) ProtoMessage() {}
 
 func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2958,7 @@ func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{38}
 }
 
 // ListAbilitiesResponse lists the features of the service.
@@ -2689,7 +2974,7 @@ type ListAbilitiesResponse struct {
 
 func (x *ListAbilitiesResponse) Reset() {
 	*x = ListAbilitiesResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2986,7 @@ func (x *ListAbilitiesResponse) String() string {
 func (*ListAbilitiesResponse) ProtoMessage() {}
 
 func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2999,7 @@ func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListAbilitiesResponse) GetProductVersion() string {
@@ -2749,7 +3034,7 @@ type Ability struct {
 
 func (x *Ability) Reset() {
 	*x = Ability{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +3046,7 @@ func (x *Ability) String() string {
 func (*Ability) ProtoMessage() {}
 
 func (x *Ability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +3059,7 @@ func (x *Ability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ability.ProtoReflect.Descriptor instead.
 func (*Ability) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Ability) GetName() string {
@@ -2814,7 +3099,7 @@ type GetSigningKeysRequest struct {
 
 func (x *GetSigningKeysRequest) Reset() {
 	*x = GetSigningKeysRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +3111,7 @@ func (x *GetSigningKeysRequest) String() string {
 func (*GetSigningKeysRequest) ProtoMessage() {}
 
 func (x *GetSigningKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +3124,7 @@ func (x *GetSigningKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSigningKeysRequest.ProtoReflect.Descriptor instead.
 func (*GetSigningKeysRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{37}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{41}
 }
 
 // GetSigningKeysResponse is a file with public keys.
@@ -2853,7 +3138,7 @@ type GetSigningKeysResponse struct {
 
 func (x *GetSigningKeysResponse) Reset() {
 	*x = GetSigningKeysResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3150,7 @@ func (x *GetSigningKeysResponse) String() string {
 func (*GetSigningKeysResponse) ProtoMessage() {}
 
 func (x *GetSigningKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3163,7 @@ func (x *GetSigningKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSigningKeysResponse.ProtoReflect.Descriptor instead.
 func (*GetSigningKeysResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{38}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetSigningKeysResponse) GetPem() string {
@@ -2897,7 +3182,7 @@ type GetTrustedRootRequest struct {
 
 func (x *GetTrustedRootRequest) Reset() {
 	*x = GetTrustedRootRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3194,7 @@ func (x *GetTrustedRootRequest) String() string {
 func (*GetTrustedRootRequest) ProtoMessage() {}
 
 func (x *GetTrustedRootRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3207,7 @@ func (x *GetTrustedRootRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustedRootRequest.ProtoReflect.Descriptor instead.
 func (*GetTrustedRootRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{39}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{43}
 }
 
 // GetTrustedRootResponse is a file with certificates of authorities.
@@ -2936,7 +3221,7 @@ type GetTrustedRootResponse struct {
 
 func (x *GetTrustedRootResponse) Reset() {
 	*x = GetTrustedRootResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3233,7 @@ func (x *GetTrustedRootResponse) String() string {
 func (*GetTrustedRootResponse) ProtoMessage() {}
 
 func (x *GetTrustedRootResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3246,7 @@ func (x *GetTrustedRootResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrustedRootResponse.ProtoReflect.Descriptor instead.
 func (*GetTrustedRootResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{40}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetTrustedRootResponse) GetJson() string {
@@ -2988,7 +3273,7 @@ type ListAttestationsRequest struct {
 
 func (x *ListAttestationsRequest) Reset() {
 	*x = ListAttestationsRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3000,7 +3285,7 @@ func (x *ListAttestationsRequest) String() string {
 func (*ListAttestationsRequest) ProtoMessage() {}
 
 func (x *ListAttestationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3013,7 +3298,7 @@ func (x *ListAttestationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttestationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttestationsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{41}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListAttestationsRequest) GetToken() string {
@@ -3055,7 +3340,7 @@ type ListAttestationsResponse struct {
 
 func (x *ListAttestationsResponse) Reset() {
 	*x = ListAttestationsResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3352,7 @@ func (x *ListAttestationsResponse) String() string {
 func (*ListAttestationsResponse) ProtoMessage() {}
 
 func (x *ListAttestationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[42]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3365,7 @@ func (x *ListAttestationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttestationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttestationsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{42}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListAttestationsResponse) GetAttestations() []*Attestation {
@@ -3103,7 +3388,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3400,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[43]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3413,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{43}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Attestation) GetManifest() []byte {
@@ -3161,7 +3446,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3458,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[44]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3471,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{44}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -3221,7 +3506,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3518,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[45]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3531,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{45}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -3269,7 +3554,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3566,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[46]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3579,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{46}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -3320,7 +3605,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3617,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[47]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3630,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{47}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{51}
 }
 
 // StreamSifRequest selects a Singularity image and a part of it.
@@ -3365,7 +3650,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3662,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[48]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3675,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{48}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -3438,7 +3723,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3735,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[49]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3748,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{49}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -3505,7 +3790,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3802,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[50]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3815,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{50}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -3551,7 +3836,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3848,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[51]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3861,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{51}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -3924,7 +4209,40 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\b_revoked\"0\n" +
 	"\x12RevokeTokenRequest\x12\x1a\n" +
 	"\x05token\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x05token\"\x15\n" +
-	"\x13RevokeTokenResponse\"\x17\n" +
+	"\x13RevokeTokenResponse\"e\n" +
+	"\x15GetEnvironmentRequest\x12)\n" +
+	"\vlock_digest\x18\x01 \x01(\tB\b\xe2A\x01\x02\x90\xb5\x18GR\n" +
+	"lockDigest\x12!\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\"\xfd\x02\n" +
+	"\x16GetEnvironmentResponse\x12$\n" +
+	"\vlock_digest\x18\x01 \x01(\tH\x00R\n" +
+	"lockDigest\x88\x01\x01\x12\x1b\n" +
+	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
+	"\bbuild_id\x18\x03 \x01(\tH\x02R\abuildId\x88\x01\x01\x12\x1f\n" +
+	"\bplatform\x18\x04 \x01(\tH\x03R\bplatform\x88\x01\x01\x12\x1b\n" +
+	"\x06digest\x18\x05 \x01(\tH\x04R\x06digest\x88\x01\x01\x12<\n" +
+	"\x05index\x18\x06 \x01(\v2&.slipway.container.v1.EnvironmentIndexR\x05index\x12D\n" +
+	"\bpackages\x18\a \x03(\v2(.slipway.container.v1.EnvironmentPackageR\bpackagesB\x0e\n" +
+	"\f_lock_digestB\t\n" +
+	"\a_statusB\v\n" +
+	"\t_build_idB\v\n" +
+	"\t_platformB\t\n" +
+	"\a_digest\"\x95\x01\n" +
+	"\x10EnvironmentIndex\x12\x1b\n" +
+	"\x06digest\x18\x01 \x01(\tH\x00R\x06digest\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04size\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"media_type\x18\x03 \x01(\tH\x02R\tmediaType\x88\x01\x01B\t\n" +
+	"\a_digestB\a\n" +
+	"\x05_sizeB\r\n" +
+	"\v_media_type\"\x86\x01\n" +
+	"\x12EnvironmentPackage\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1b\n" +
+	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01B\a\n" +
+	"\x05_nameB\t\n" +
+	"\a_digestB\a\n" +
+	"\x05_size\"\x17\n" +
 	"\x15GetServiceInfoRequest\"^\n" +
 	"\x16GetServiceInfoResponse\x12D\n" +
 	"\fservice_info\x18\x01 \x01(\v2!.slipway.container.v1.ServiceInfoR\vserviceInfo\"\xaa\x01\n" +
@@ -3994,7 +4312,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xa2\"\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xbe#\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x98\x01\n" +
@@ -4014,7 +4332,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x0eGetCatalogLock\x12+.slipway.container.v1.GetCatalogLockRequest\x1a,.slipway.container.v1.GetCatalogLockResponse\x12b\n" +
 	"\vGetCitation\x12(.slipway.container.v1.GetCitationRequest\x1a).slipway.container.v1.GetCitationResponse\x12\x97\x01\n" +
 	"\x12DeleteCatalogImage\x12/.slipway.container.v1.DeleteCatalogImageRequest\x1a0.slipway.container.v1.DeleteCatalogImageResponse\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1alpha1/catalog/{id}\x12t\n" +
-	"\x11CountCatalogPulls\x12..slipway.container.v1.CountCatalogPullsRequest\x1a/.slipway.container.v1.CountCatalogPullsResponse\x12\x82\x01\n" +
+	"\x11CountCatalogPulls\x12..slipway.container.v1.CountCatalogPullsRequest\x1a/.slipway.container.v1.CountCatalogPullsResponse\x12\x99\x01\n" +
+	"\x0eGetEnvironment\x12+.slipway.container.v1.GetEnvironmentRequest\x1a,.slipway.container.v1.GetEnvironmentResponse\",\x82\xd3\xe4\x93\x02&\x12$/v1alpha1/environments/{lock_digest}\x12\x82\x01\n" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12\x85\x01\n" +
 	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12\x88\x01\n" +
 	"\fDescribeScan\x12).slipway.container.v1.DescribeScanRequest\x1a*.slipway.container.v1.DescribeScanResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha1/scans/{scan_id}\x12\xa4\x01\n" +
@@ -4043,7 +4362,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -4076,167 +4395,175 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*RevokeBuildResponse)(nil),          // 28: slipway.container.v1.RevokeBuildResponse
 	(*RevokeTokenRequest)(nil),           // 29: slipway.container.v1.RevokeTokenRequest
 	(*RevokeTokenResponse)(nil),          // 30: slipway.container.v1.RevokeTokenResponse
-	(*GetServiceInfoRequest)(nil),        // 31: slipway.container.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),       // 32: slipway.container.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                  // 33: slipway.container.v1.ServiceInfo
-	(*ListAbilitiesRequest)(nil),         // 34: slipway.container.v1.ListAbilitiesRequest
-	(*ListAbilitiesResponse)(nil),        // 35: slipway.container.v1.ListAbilitiesResponse
-	(*Ability)(nil),                      // 36: slipway.container.v1.Ability
-	(*GetSigningKeysRequest)(nil),        // 37: slipway.container.v1.GetSigningKeysRequest
-	(*GetSigningKeysResponse)(nil),       // 38: slipway.container.v1.GetSigningKeysResponse
-	(*GetTrustedRootRequest)(nil),        // 39: slipway.container.v1.GetTrustedRootRequest
-	(*GetTrustedRootResponse)(nil),       // 40: slipway.container.v1.GetTrustedRootResponse
-	(*ListAttestationsRequest)(nil),      // 41: slipway.container.v1.ListAttestationsRequest
-	(*ListAttestationsResponse)(nil),     // 42: slipway.container.v1.ListAttestationsResponse
-	(*Attestation)(nil),                  // 43: slipway.container.v1.Attestation
-	(*ResolveTokenRequest)(nil),          // 44: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 45: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 46: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 47: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 48: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 49: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 50: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 51: slipway.container.v1.GetLayerResponse
-	nil,                                  // 52: slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
-	(*ContainerRequest)(nil),             // 53: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 54: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 55: google.protobuf.Struct
-	(*status.Status)(nil),                // 56: google.rpc.Status
-	(*ContainerConfig)(nil),              // 57: slipway.container.v1.ContainerConfig
-	(*CondaOptions)(nil),                 // 58: slipway.container.v1.CondaOptions
-	(*v1.PackageChange)(nil),             // 59: slipway.conda.v1.PackageChange
-	(*Plan)(nil),                         // 60: slipway.container.v1.Plan
-	(*ListCatalogRequest)(nil),           // 61: slipway.container.v1.ListCatalogRequest
-	(*GetCatalogImageRequest)(nil),       // 62: slipway.container.v1.GetCatalogImageRequest
-	(*GetCatalogLockRequest)(nil),        // 63: slipway.container.v1.GetCatalogLockRequest
-	(*GetCitationRequest)(nil),           // 64: slipway.container.v1.GetCitationRequest
-	(*DeleteCatalogImageRequest)(nil),    // 65: slipway.container.v1.DeleteCatalogImageRequest
-	(*CountCatalogPullsRequest)(nil),     // 66: slipway.container.v1.CountCatalogPullsRequest
-	(*DescribeScanRequest)(nil),          // 67: slipway.container.v1.DescribeScanRequest
-	(*DescribeBuildScanRequest)(nil),     // 68: slipway.container.v1.DescribeBuildScanRequest
-	(*GetScanSpdxRequest)(nil),           // 69: slipway.container.v1.GetScanSpdxRequest
-	(*GetScanCycloneDxRequest)(nil),      // 70: slipway.container.v1.GetScanCycloneDxRequest
-	(*GetScanLogsRequest)(nil),           // 71: slipway.container.v1.GetScanLogsRequest
-	(*AwaitScanRequest)(nil),             // 72: slipway.container.v1.AwaitScanRequest
-	(*ListCatalogResponse)(nil),          // 73: slipway.container.v1.ListCatalogResponse
-	(*GetCatalogImageResponse)(nil),      // 74: slipway.container.v1.GetCatalogImageResponse
-	(*GetCatalogLockResponse)(nil),       // 75: slipway.container.v1.GetCatalogLockResponse
-	(*GetCitationResponse)(nil),          // 76: slipway.container.v1.GetCitationResponse
-	(*DeleteCatalogImageResponse)(nil),   // 77: slipway.container.v1.DeleteCatalogImageResponse
-	(*CountCatalogPullsResponse)(nil),    // 78: slipway.container.v1.CountCatalogPullsResponse
-	(*DescribeScanResponse)(nil),         // 79: slipway.container.v1.DescribeScanResponse
-	(*DescribeBuildScanResponse)(nil),    // 80: slipway.container.v1.DescribeBuildScanResponse
-	(*GetScanSpdxResponse)(nil),          // 81: slipway.container.v1.GetScanSpdxResponse
-	(*GetScanCycloneDxResponse)(nil),     // 82: slipway.container.v1.GetScanCycloneDxResponse
-	(*GetScanLogsResponse)(nil),          // 83: slipway.container.v1.GetScanLogsResponse
-	(*AwaitScanResponse)(nil),            // 84: slipway.container.v1.AwaitScanResponse
+	(*GetEnvironmentRequest)(nil),        // 31: slipway.container.v1.GetEnvironmentRequest
+	(*GetEnvironmentResponse)(nil),       // 32: slipway.container.v1.GetEnvironmentResponse
+	(*EnvironmentIndex)(nil),             // 33: slipway.container.v1.EnvironmentIndex
+	(*EnvironmentPackage)(nil),           // 34: slipway.container.v1.EnvironmentPackage
+	(*GetServiceInfoRequest)(nil),        // 35: slipway.container.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),       // 36: slipway.container.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),                  // 37: slipway.container.v1.ServiceInfo
+	(*ListAbilitiesRequest)(nil),         // 38: slipway.container.v1.ListAbilitiesRequest
+	(*ListAbilitiesResponse)(nil),        // 39: slipway.container.v1.ListAbilitiesResponse
+	(*Ability)(nil),                      // 40: slipway.container.v1.Ability
+	(*GetSigningKeysRequest)(nil),        // 41: slipway.container.v1.GetSigningKeysRequest
+	(*GetSigningKeysResponse)(nil),       // 42: slipway.container.v1.GetSigningKeysResponse
+	(*GetTrustedRootRequest)(nil),        // 43: slipway.container.v1.GetTrustedRootRequest
+	(*GetTrustedRootResponse)(nil),       // 44: slipway.container.v1.GetTrustedRootResponse
+	(*ListAttestationsRequest)(nil),      // 45: slipway.container.v1.ListAttestationsRequest
+	(*ListAttestationsResponse)(nil),     // 46: slipway.container.v1.ListAttestationsResponse
+	(*Attestation)(nil),                  // 47: slipway.container.v1.Attestation
+	(*ResolveTokenRequest)(nil),          // 48: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 49: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 50: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 51: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 52: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 53: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 54: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 55: slipway.container.v1.GetLayerResponse
+	nil,                                  // 56: slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
+	(*ContainerRequest)(nil),             // 57: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 58: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 59: google.protobuf.Struct
+	(*status.Status)(nil),                // 60: google.rpc.Status
+	(*ContainerConfig)(nil),              // 61: slipway.container.v1.ContainerConfig
+	(*CondaOptions)(nil),                 // 62: slipway.container.v1.CondaOptions
+	(*v1.PackageChange)(nil),             // 63: slipway.conda.v1.PackageChange
+	(*Plan)(nil),                         // 64: slipway.container.v1.Plan
+	(*ListCatalogRequest)(nil),           // 65: slipway.container.v1.ListCatalogRequest
+	(*GetCatalogImageRequest)(nil),       // 66: slipway.container.v1.GetCatalogImageRequest
+	(*GetCatalogLockRequest)(nil),        // 67: slipway.container.v1.GetCatalogLockRequest
+	(*GetCitationRequest)(nil),           // 68: slipway.container.v1.GetCitationRequest
+	(*DeleteCatalogImageRequest)(nil),    // 69: slipway.container.v1.DeleteCatalogImageRequest
+	(*CountCatalogPullsRequest)(nil),     // 70: slipway.container.v1.CountCatalogPullsRequest
+	(*DescribeScanRequest)(nil),          // 71: slipway.container.v1.DescribeScanRequest
+	(*DescribeBuildScanRequest)(nil),     // 72: slipway.container.v1.DescribeBuildScanRequest
+	(*GetScanSpdxRequest)(nil),           // 73: slipway.container.v1.GetScanSpdxRequest
+	(*GetScanCycloneDxRequest)(nil),      // 74: slipway.container.v1.GetScanCycloneDxRequest
+	(*GetScanLogsRequest)(nil),           // 75: slipway.container.v1.GetScanLogsRequest
+	(*AwaitScanRequest)(nil),             // 76: slipway.container.v1.AwaitScanRequest
+	(*ListCatalogResponse)(nil),          // 77: slipway.container.v1.ListCatalogResponse
+	(*GetCatalogImageResponse)(nil),      // 78: slipway.container.v1.GetCatalogImageResponse
+	(*GetCatalogLockResponse)(nil),       // 79: slipway.container.v1.GetCatalogLockResponse
+	(*GetCitationResponse)(nil),          // 80: slipway.container.v1.GetCitationResponse
+	(*DeleteCatalogImageResponse)(nil),   // 81: slipway.container.v1.DeleteCatalogImageResponse
+	(*CountCatalogPullsResponse)(nil),    // 82: slipway.container.v1.CountCatalogPullsResponse
+	(*DescribeScanResponse)(nil),         // 83: slipway.container.v1.DescribeScanResponse
+	(*DescribeBuildScanResponse)(nil),    // 84: slipway.container.v1.DescribeBuildScanResponse
+	(*GetScanSpdxResponse)(nil),          // 85: slipway.container.v1.GetScanSpdxResponse
+	(*GetScanCycloneDxResponse)(nil),     // 86: slipway.container.v1.GetScanCycloneDxResponse
+	(*GetScanLogsResponse)(nil),          // 87: slipway.container.v1.GetScanLogsResponse
+	(*AwaitScanResponse)(nil),            // 88: slipway.container.v1.AwaitScanResponse
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	53, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	54, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	57, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	58, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	3,  // 2: slipway.container.v1.SubmitContainersRequest.batch:type_name -> slipway.container.v1.ContainerRequests
-	53, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
+	57, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
 	5,  // 4: slipway.container.v1.SubmitContainersResponse.results:type_name -> slipway.container.v1.ContainerResult
 	1,  // 5: slipway.container.v1.ContainerResult.response:type_name -> slipway.container.v1.SubmitContainerResponse
-	55, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
-	56, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
-	53, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	54, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	59, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
+	60, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
+	57, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	58, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
 	10, // 10: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
-	54, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
-	54, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
-	54, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
-	57, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	54, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	54, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	54, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	58, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	54, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	52, // 20: slipway.container.v1.GetContainerStatusResponse.vulnerabilities:type_name -> slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
-	54, // 21: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	58, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
+	58, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
+	58, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
+	61, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	58, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	58, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	58, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	62, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	58, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	56, // 20: slipway.container.v1.GetContainerStatusResponse.vulnerabilities:type_name -> slipway.container.v1.GetContainerStatusResponse.VulnerabilitiesEntry
+	58, // 21: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	21, // 22: slipway.container.v1.ListOutdatedImagesResponse.images:type_name -> slipway.container.v1.OutdatedImage
-	54, // 23: slipway.container.v1.OutdatedImage.creation_time:type_name -> google.protobuf.Timestamp
-	54, // 24: slipway.container.v1.OutdatedImage.expiration:type_name -> google.protobuf.Timestamp
+	58, // 23: slipway.container.v1.OutdatedImage.creation_time:type_name -> google.protobuf.Timestamp
+	58, // 24: slipway.container.v1.OutdatedImage.expiration:type_name -> google.protobuf.Timestamp
 	22, // 25: slipway.container.v1.OutdatedImage.packages:type_name -> slipway.container.v1.OutdatedPackage
 	24, // 26: slipway.container.v1.PatchImageRequest.patch:type_name -> slipway.container.v1.ImagePatch
-	54, // 27: slipway.container.v1.PatchImageResponse.expiration:type_name -> google.protobuf.Timestamp
+	58, // 27: slipway.container.v1.PatchImageResponse.expiration:type_name -> google.protobuf.Timestamp
 	26, // 28: slipway.container.v1.PatchImageResponse.changes:type_name -> slipway.container.v1.PlatformChanges
-	59, // 29: slipway.container.v1.PlatformChanges.packages:type_name -> slipway.conda.v1.PackageChange
-	33, // 30: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	36, // 31: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	43, // 32: slipway.container.v1.ListAttestationsResponse.attestations:type_name -> slipway.container.v1.Attestation
-	60, // 33: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 34: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	6,  // 35: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	2,  // 36: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
-	8,  // 37: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
-	11, // 38: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	13, // 39: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	15, // 40: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	17, // 41: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	19, // 42: slipway.container.v1.ContainerService.ListOutdatedImages:input_type -> slipway.container.v1.ListOutdatedImagesRequest
-	23, // 43: slipway.container.v1.ContainerService.PatchImage:input_type -> slipway.container.v1.PatchImageRequest
-	27, // 44: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	29, // 45: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	61, // 46: slipway.container.v1.ContainerService.ListCatalog:input_type -> slipway.container.v1.ListCatalogRequest
-	62, // 47: slipway.container.v1.ContainerService.GetCatalogImage:input_type -> slipway.container.v1.GetCatalogImageRequest
-	63, // 48: slipway.container.v1.ContainerService.GetCatalogLock:input_type -> slipway.container.v1.GetCatalogLockRequest
-	64, // 49: slipway.container.v1.ContainerService.GetCitation:input_type -> slipway.container.v1.GetCitationRequest
-	65, // 50: slipway.container.v1.ContainerService.DeleteCatalogImage:input_type -> slipway.container.v1.DeleteCatalogImageRequest
-	66, // 51: slipway.container.v1.ContainerService.CountCatalogPulls:input_type -> slipway.container.v1.CountCatalogPullsRequest
-	31, // 52: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	34, // 53: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	67, // 54: slipway.container.v1.ContainerService.DescribeScan:input_type -> slipway.container.v1.DescribeScanRequest
-	68, // 55: slipway.container.v1.ContainerService.DescribeBuildScan:input_type -> slipway.container.v1.DescribeBuildScanRequest
-	69, // 56: slipway.container.v1.ContainerService.GetScanSpdx:input_type -> slipway.container.v1.GetScanSpdxRequest
-	70, // 57: slipway.container.v1.ContainerService.GetScanCycloneDx:input_type -> slipway.container.v1.GetScanCycloneDxRequest
-	71, // 58: slipway.container.v1.ContainerService.GetScanLogs:input_type -> slipway.container.v1.GetScanLogsRequest
-	72, // 59: slipway.container.v1.ContainerService.AwaitScan:input_type -> slipway.container.v1.AwaitScanRequest
-	37, // 60: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
-	39, // 61: slipway.container.v1.ContainerService.GetTrustedRoot:input_type -> slipway.container.v1.GetTrustedRootRequest
-	41, // 62: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
-	44, // 63: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	46, // 64: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	50, // 65: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	48, // 66: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 67: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	7,  // 68: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	4,  // 69: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
-	9,  // 70: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	12, // 71: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	14, // 72: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	16, // 73: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	18, // 74: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	20, // 75: slipway.container.v1.ContainerService.ListOutdatedImages:output_type -> slipway.container.v1.ListOutdatedImagesResponse
-	25, // 76: slipway.container.v1.ContainerService.PatchImage:output_type -> slipway.container.v1.PatchImageResponse
-	28, // 77: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	30, // 78: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	73, // 79: slipway.container.v1.ContainerService.ListCatalog:output_type -> slipway.container.v1.ListCatalogResponse
-	74, // 80: slipway.container.v1.ContainerService.GetCatalogImage:output_type -> slipway.container.v1.GetCatalogImageResponse
-	75, // 81: slipway.container.v1.ContainerService.GetCatalogLock:output_type -> slipway.container.v1.GetCatalogLockResponse
-	76, // 82: slipway.container.v1.ContainerService.GetCitation:output_type -> slipway.container.v1.GetCitationResponse
-	77, // 83: slipway.container.v1.ContainerService.DeleteCatalogImage:output_type -> slipway.container.v1.DeleteCatalogImageResponse
-	78, // 84: slipway.container.v1.ContainerService.CountCatalogPulls:output_type -> slipway.container.v1.CountCatalogPullsResponse
-	32, // 85: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	35, // 86: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	79, // 87: slipway.container.v1.ContainerService.DescribeScan:output_type -> slipway.container.v1.DescribeScanResponse
-	80, // 88: slipway.container.v1.ContainerService.DescribeBuildScan:output_type -> slipway.container.v1.DescribeBuildScanResponse
-	81, // 89: slipway.container.v1.ContainerService.GetScanSpdx:output_type -> slipway.container.v1.GetScanSpdxResponse
-	82, // 90: slipway.container.v1.ContainerService.GetScanCycloneDx:output_type -> slipway.container.v1.GetScanCycloneDxResponse
-	83, // 91: slipway.container.v1.ContainerService.GetScanLogs:output_type -> slipway.container.v1.GetScanLogsResponse
-	84, // 92: slipway.container.v1.ContainerService.AwaitScan:output_type -> slipway.container.v1.AwaitScanResponse
-	38, // 93: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
-	40, // 94: slipway.container.v1.ContainerService.GetTrustedRoot:output_type -> slipway.container.v1.GetTrustedRootResponse
-	42, // 95: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
-	45, // 96: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	47, // 97: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	51, // 98: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	49, // 99: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	67, // [67:100] is the sub-list for method output_type
-	34, // [34:67] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	63, // 29: slipway.container.v1.PlatformChanges.packages:type_name -> slipway.conda.v1.PackageChange
+	33, // 30: slipway.container.v1.GetEnvironmentResponse.index:type_name -> slipway.container.v1.EnvironmentIndex
+	34, // 31: slipway.container.v1.GetEnvironmentResponse.packages:type_name -> slipway.container.v1.EnvironmentPackage
+	37, // 32: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	40, // 33: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	47, // 34: slipway.container.v1.ListAttestationsResponse.attestations:type_name -> slipway.container.v1.Attestation
+	64, // 35: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 36: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	6,  // 37: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	2,  // 38: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
+	8,  // 39: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	11, // 40: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	13, // 41: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	15, // 42: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	17, // 43: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	19, // 44: slipway.container.v1.ContainerService.ListOutdatedImages:input_type -> slipway.container.v1.ListOutdatedImagesRequest
+	23, // 45: slipway.container.v1.ContainerService.PatchImage:input_type -> slipway.container.v1.PatchImageRequest
+	27, // 46: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	29, // 47: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	65, // 48: slipway.container.v1.ContainerService.ListCatalog:input_type -> slipway.container.v1.ListCatalogRequest
+	66, // 49: slipway.container.v1.ContainerService.GetCatalogImage:input_type -> slipway.container.v1.GetCatalogImageRequest
+	67, // 50: slipway.container.v1.ContainerService.GetCatalogLock:input_type -> slipway.container.v1.GetCatalogLockRequest
+	68, // 51: slipway.container.v1.ContainerService.GetCitation:input_type -> slipway.container.v1.GetCitationRequest
+	69, // 52: slipway.container.v1.ContainerService.DeleteCatalogImage:input_type -> slipway.container.v1.DeleteCatalogImageRequest
+	70, // 53: slipway.container.v1.ContainerService.CountCatalogPulls:input_type -> slipway.container.v1.CountCatalogPullsRequest
+	31, // 54: slipway.container.v1.ContainerService.GetEnvironment:input_type -> slipway.container.v1.GetEnvironmentRequest
+	35, // 55: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	38, // 56: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	71, // 57: slipway.container.v1.ContainerService.DescribeScan:input_type -> slipway.container.v1.DescribeScanRequest
+	72, // 58: slipway.container.v1.ContainerService.DescribeBuildScan:input_type -> slipway.container.v1.DescribeBuildScanRequest
+	73, // 59: slipway.container.v1.ContainerService.GetScanSpdx:input_type -> slipway.container.v1.GetScanSpdxRequest
+	74, // 60: slipway.container.v1.ContainerService.GetScanCycloneDx:input_type -> slipway.container.v1.GetScanCycloneDxRequest
+	75, // 61: slipway.container.v1.ContainerService.GetScanLogs:input_type -> slipway.container.v1.GetScanLogsRequest
+	76, // 62: slipway.container.v1.ContainerService.AwaitScan:input_type -> slipway.container.v1.AwaitScanRequest
+	41, // 63: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
+	43, // 64: slipway.container.v1.ContainerService.GetTrustedRoot:input_type -> slipway.container.v1.GetTrustedRootRequest
+	45, // 65: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
+	48, // 66: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	50, // 67: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	54, // 68: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	52, // 69: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 70: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	7,  // 71: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	4,  // 72: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
+	9,  // 73: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	12, // 74: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	14, // 75: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	16, // 76: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	18, // 77: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	20, // 78: slipway.container.v1.ContainerService.ListOutdatedImages:output_type -> slipway.container.v1.ListOutdatedImagesResponse
+	25, // 79: slipway.container.v1.ContainerService.PatchImage:output_type -> slipway.container.v1.PatchImageResponse
+	28, // 80: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	30, // 81: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	77, // 82: slipway.container.v1.ContainerService.ListCatalog:output_type -> slipway.container.v1.ListCatalogResponse
+	78, // 83: slipway.container.v1.ContainerService.GetCatalogImage:output_type -> slipway.container.v1.GetCatalogImageResponse
+	79, // 84: slipway.container.v1.ContainerService.GetCatalogLock:output_type -> slipway.container.v1.GetCatalogLockResponse
+	80, // 85: slipway.container.v1.ContainerService.GetCitation:output_type -> slipway.container.v1.GetCitationResponse
+	81, // 86: slipway.container.v1.ContainerService.DeleteCatalogImage:output_type -> slipway.container.v1.DeleteCatalogImageResponse
+	82, // 87: slipway.container.v1.ContainerService.CountCatalogPulls:output_type -> slipway.container.v1.CountCatalogPullsResponse
+	32, // 88: slipway.container.v1.ContainerService.GetEnvironment:output_type -> slipway.container.v1.GetEnvironmentResponse
+	36, // 89: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	39, // 90: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	83, // 91: slipway.container.v1.ContainerService.DescribeScan:output_type -> slipway.container.v1.DescribeScanResponse
+	84, // 92: slipway.container.v1.ContainerService.DescribeBuildScan:output_type -> slipway.container.v1.DescribeBuildScanResponse
+	85, // 93: slipway.container.v1.ContainerService.GetScanSpdx:output_type -> slipway.container.v1.GetScanSpdxResponse
+	86, // 94: slipway.container.v1.ContainerService.GetScanCycloneDx:output_type -> slipway.container.v1.GetScanCycloneDxResponse
+	87, // 95: slipway.container.v1.ContainerService.GetScanLogs:output_type -> slipway.container.v1.GetScanLogsResponse
+	88, // 96: slipway.container.v1.ContainerService.AwaitScan:output_type -> slipway.container.v1.AwaitScanResponse
+	42, // 97: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
+	44, // 98: slipway.container.v1.ContainerService.GetTrustedRoot:output_type -> slipway.container.v1.GetTrustedRootResponse
+	46, // 99: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
+	49, // 100: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	51, // 101: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	55, // 102: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	53, // 103: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	70, // [70:104] is the sub-list for method output_type
+	36, // [36:70] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -4262,16 +4589,19 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_container_proto_msgTypes[25].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[26].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[28].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[32].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[33].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[35].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[36].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[34].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[37].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[39].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,7 @@ const (
 	ContainerService_GetCitation_FullMethodName          = "/slipway.container.v1.ContainerService/GetCitation"
 	ContainerService_DeleteCatalogImage_FullMethodName   = "/slipway.container.v1.ContainerService/DeleteCatalogImage"
 	ContainerService_CountCatalogPulls_FullMethodName    = "/slipway.container.v1.ContainerService/CountCatalogPulls"
+	ContainerService_GetEnvironment_FullMethodName       = "/slipway.container.v1.ContainerService/GetEnvironment"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
 	ContainerService_ListAbilities_FullMethodName        = "/slipway.container.v1.ContainerService/ListAbilities"
 	ContainerService_DescribeScan_FullMethodName         = "/slipway.container.v1.ContainerService/DescribeScan"
@@ -124,6 +125,11 @@ type ContainerServiceClient interface {
 	DeleteCatalogImage(ctx context.Context, in *DeleteCatalogImageRequest, opts ...grpc.CallOption) (*DeleteCatalogImageResponse, error)
 	// CountCatalogPulls adds pulls to the statistics of images of the catalog. Internal.
 	CountCatalogPulls(ctx context.Context, in *CountCatalogPullsRequest, opts ...grpc.CallOption) (*CountCatalogPullsResponse, error)
+	// GetEnvironment reports whether the mounted environment of a lock exists or is being made, and
+	// what a client would fetch of it. It issues no name and starts no build. It requires no login;
+	// with a Bearer token it also finds the environments that only the caller may use. NOT_FOUND if
+	// there is none that the caller may use.
+	GetEnvironment(ctx context.Context, in *GetEnvironmentRequest, opts ...grpc.CallOption) (*GetEnvironmentResponse, error)
 	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
@@ -369,6 +375,16 @@ func (c *containerServiceClient) CountCatalogPulls(ctx context.Context, in *Coun
 	return out, nil
 }
 
+func (c *containerServiceClient) GetEnvironment(ctx context.Context, in *GetEnvironmentRequest, opts ...grpc.CallOption) (*GetEnvironmentResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetEnvironmentResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetEnvironment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *containerServiceClient) GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetServiceInfoResponse)
@@ -605,6 +621,11 @@ type ContainerServiceServer interface {
 	DeleteCatalogImage(context.Context, *DeleteCatalogImageRequest) (*DeleteCatalogImageResponse, error)
 	// CountCatalogPulls adds pulls to the statistics of images of the catalog. Internal.
 	CountCatalogPulls(context.Context, *CountCatalogPullsRequest) (*CountCatalogPullsResponse, error)
+	// GetEnvironment reports whether the mounted environment of a lock exists or is being made, and
+	// what a client would fetch of it. It issues no name and starts no build. It requires no login;
+	// with a Bearer token it also finds the environments that only the caller may use. NOT_FOUND if
+	// there is none that the caller may use.
+	GetEnvironment(context.Context, *GetEnvironmentRequest) (*GetEnvironmentResponse, error)
 	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
@@ -714,6 +735,9 @@ func (UnimplementedContainerServiceServer) DeleteCatalogImage(context.Context, *
 }
 func (UnimplementedContainerServiceServer) CountCatalogPulls(context.Context, *CountCatalogPullsRequest) (*CountCatalogPullsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountCatalogPulls not implemented")
+}
+func (UnimplementedContainerServiceServer) GetEnvironment(context.Context, *GetEnvironmentRequest) (*GetEnvironmentResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetEnvironment not implemented")
 }
 func (UnimplementedContainerServiceServer) GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServiceInfo not implemented")
@@ -1098,6 +1122,24 @@ func _ContainerService_CountCatalogPulls_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_GetEnvironment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetEnvironmentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetEnvironment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetEnvironment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetEnvironment(ctx, req.(*GetEnvironmentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_GetServiceInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetServiceInfoRequest)
 	if err := dec(in); err != nil {
@@ -1428,6 +1470,10 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountCatalogPulls",
 			Handler:    _ContainerService_CountCatalogPulls_Handler,
+		},
+		{
+			MethodName: "GetEnvironment",
+			Handler:    _ContainerService_GetEnvironment_Handler,
 		},
 		{
 			MethodName: "GetServiceInfo",
