@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -224,4 +228,95 @@ func TestEnvironmentIsMadeAgain(t *testing.T) {
 		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 	}
 	p.rebuild(t, text(answer, "buildId"), "SAME")
+}
+
+// TestEnvironmentOfLock looks up an environment by the digest of its lock, before and after it is made, and on another server
+// with the same lock.
+func TestEnvironmentOfLock(t *testing.T) {
+	t.Parallel()
+	channel := madeChannel(t, greet(t, "amd64"))
+	eachCopyShape(t, nil, unraced(bare(channel.URL)), func(t *testing.T, p *program) {
+		another := oneProcess(t, common(t, nil, bare(channel.URL)))
+		lock := p.madeEnvironment(t)
+		path := "/v1alpha1/environments/" + lock
+		if r := another.call(http.MethodGet, path, nil); r.status != http.StatusNotFound || !strings.Contains(string(r.body), "format environment") {
+			t.Errorf("on a server without it: %d %s", r.status, r.body)
+		}
+		if other := another.madeEnvironment(t); other != lock {
+			t.Fatalf("the locks are %s and %s", lock, other)
+		}
+		one, two := p.call(http.MethodGet, path, nil).json(t), another.call(http.MethodGet, "/v1alpha1/environments/"+strings.TrimPrefix(lock, "sha256:"), nil).json(t)
+		if one["status"] != "COMPLETED" || one["lockDigest"] != lock || one["platform"] != "linux/amd64" || one["digest"] == nil || one["packages"] == nil {
+			t.Errorf("the environment is %v", one)
+		}
+		for _, part := range []string{"lockDigest", "index", "packages", "platform"} {
+			if diff := cmp.Diff(one[part], two[part]); diff != "" {
+				t.Errorf("%s of two servers differs:\n%s", part, diff)
+			}
+		}
+		for _, bad := range []string{"x", "sha256:x", lock + "0"} {
+			if r := p.call(http.MethodGet, "/v1alpha1/environments/"+bad, nil); r.status != http.StatusBadRequest {
+				t.Errorf("%s: %d %s", bad, r.status, r.body)
+			}
+		}
+	})
+}
+
+// madeEnvironment makes an environment, and returns the digest of its lock. The parts of the environment are those that its
+// name has.
+func (p *program) madeEnvironment(t *testing.T) (lock string) {
+	t.Helper()
+	answer := p.order(standalone("greet"))
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	raw := request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body
+	var doc ocispec.Manifest
+	mustJSON(t, raw, &doc)
+	lock = doc.Annotations["dev.slipway.conda.lock"]
+	var got struct {
+		BuildID, Digest string
+		Index           struct{ Digest, MediaType string }
+		Packages        []struct {
+			Name, Digest string
+			Size         int64
+		}
+	}
+	mustJSON(t, p.call(http.MethodGet, "/v1alpha1/environments/"+lock, nil).body, &got)
+	if got.BuildID != text(answer, "buildId") || got.Digest != digest.FromBytes(raw).String() || got.Index.Digest != doc.Layers[0].Digest.String() || got.Index.MediaType != doc.Layers[0].MediaType || len(got.Packages) != len(doc.Layers)-1 {
+		t.Fatalf("the environment of the manifest %s is %+v", raw, got)
+	}
+	for i, l := range doc.Layers[1:] {
+		if got.Packages[i].Digest != l.Digest.String() || got.Packages[i].Size != l.Size || got.Packages[i].Name == "" {
+			t.Errorf("the package of the layer %v is %+v", l, got.Packages[i])
+		}
+	}
+	return lock
+}
+
+// TestEnvironmentOfPrivateRepository checks that the environment in the repository of a user is only found by that user.
+func TestEnvironmentOfPrivateRepository(t *testing.T) {
+	t.Parallel()
+	own, channel := testkit.NewRegistry(t, testkit.Basic), madeChannel(t, greet(t, "amd64"))
+	more := bare(channel.URL)
+	more["admin_registry_auth_file"] = dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})
+	p := oneProcess(t, common(t, []string{own.Host}, more))
+	order := standalone("greet")
+	order["freeze"], order["buildRepository"] = true, own.Host+"/team/env"
+	answer := p.order(order, "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
+	}
+	login := "Basic " + base64.StdEncoding.EncodeToString([]byte(testkit.User+":"+testkit.Password))
+	var doc ocispec.Manifest
+	mustJSON(t, request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil, "Authorization", login, "Accept", ocispec.MediaTypeImageManifest).body, &doc)
+	path := "/v1alpha1/environments/" + doc.Annotations["dev.slipway.conda.lock"]
+	if got := p.call(http.MethodGet, path, nil, "Authorization", "Bearer "+p.token).json(t); got["status"] != "COMPLETED" || got["buildId"] != answer["buildId"] {
+		t.Errorf("its user has %v", got)
+	}
+	for who, header := range map[string][]string{"a client without a user": nil, "another user": {"Authorization", "Bearer " + p.user(t, "grace")}} {
+		if r := p.call(http.MethodGet, path, nil, header...); r.status != http.StatusNotFound {
+			t.Errorf("%s has %d %s", who, r.status, r.body)
+		}
+	}
 }
