@@ -184,6 +184,10 @@ def test_other_calls(calls: Calls) -> None:
     assert sent(lambda c: c.new_name("ab"), answer(SUBMITTED))[0] == "POST /v1alpha2/container/ab/name"
     assert sent(lambda c: c.status("ab"), answer({}))[0] == "GET /v1alpha2/container/ab/status"
     assert sent(lambda c: c.build_lock("a_1"), answer({}))[0] == "GET /v1alpha1/builds/a_1/lock?format=explicit"
+    assert sent(lambda c: c.environment_of("3c5e"), answer({}))[0] == "GET /v1alpha1/environments/3c5e"
+    assert sent(lambda c: c.environment_of("sha256:3c"), answer({}), workspace=7)[0] == (
+        "GET /v1alpha1/environments/sha256%3A3c?workspaceId=7"
+    )
 
 
 def test_the_calls_of_a_container(calls: Calls) -> None:

@@ -24,6 +24,7 @@ SCHEMAS: dict[str, type] = {
     "Descriptor": m.Descriptor, "RuntimeConfig": m.RuntimeConfig, "HistoryEntry": m.HistoryEntry, "RootFS": m.RootFS,
     "ImageConfig": m.ImageConfig, "ImageManifest": m.ImageManifest, "ContainerInspection": m.ContainerInspection,
     "IndexInspection": m.IndexInspection, "InspectImageResult": m.Inspection, "SubmitContainerResult": m.Submitted,
+    "EnvironmentIndex": m.EnvironmentIndex, "EnvironmentPackage": m.EnvironmentPackage, "GetEnvironmentResult": m.Environment,
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from slipway._flow import (
     send,
     work,
 )
-from slipway._models import Build, ContainerStatus, Event, Explanation, Inspection, SearchResult, Submitted
+from slipway._models import Build, ContainerStatus, Environment, Event, Explanation, Inspection, SearchResult, Submitted
 from slipway._request import Files, LockFormat, Text
 from slipway._settings import Settings
 
@@ -288,6 +288,20 @@ def _status_request(request_id: str, timeout: float | None = None) -> Request:
 def build_record(settings: Settings, build_id: str) -> Flow[Build]:
     """Return the record of a build, with the digest of its image."""
     return (yield from fetch(settings, Request("GET", path("v1alpha1", "builds", build_id)), Build))
+
+
+def environment_of(settings: Settings, lock_digest: str) -> Flow[Environment]:
+    """Return the mounted environment of a lock, if it exists or is being made; nothing is requested.
+
+    Args:
+        lock_digest: The SHA-256 of the lock: the annotation ``dev.slipway.conda.lock`` of the environment.
+
+    Raises:
+        SlipwayError: With the status 404, if there is none.
+    """
+    workspace = yield from _workspace(settings)
+    query = {"workspaceId": str(workspace)} if workspace else {}
+    return (yield from fetch(settings, Request("GET", path("v1alpha1", "environments", lock_digest), query=query), Environment))
 
 
 def build_log(settings: Settings, build_id: str) -> Flow[str]:

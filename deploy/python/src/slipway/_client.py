@@ -346,6 +346,7 @@ class Client(_Base):
     status = _sync(_calls.status)
     build_record = _sync(_calls.build_record)
     build_log = _sync(_calls.build_log)
+    environment_of = _sync(_calls.environment_of)
     build_lock = _sync(_calls.build_lock)
     revoke = _sync(_calls.revoke)
 
@@ -453,6 +454,7 @@ class AsyncClient(_Base):
     status = _async(_calls.status)
     build_record = _async(_calls.build_record)
     build_log = _async(_calls.build_log)
+    environment_of = _async(_calls.environment_of)
     build_lock = _async(_calls.build_lock)
     revoke = _async(_calls.revoke)
 

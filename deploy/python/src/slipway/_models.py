@@ -77,6 +77,42 @@ class PlatformLock:
 
 
 @dataclass(frozen=True)
+class EnvironmentIndex:
+    """The index of the files of an environment. ``size`` is in bytes."""
+
+    digest: str = ""
+    size: int = 0
+    media_type: str = ""
+
+
+@dataclass(frozen=True)
+class EnvironmentPackage:
+    """The files of a package of an environment. ``size`` is in bytes."""
+
+    name: str = ""
+    digest: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The mounted environment of a lock. ``digest``, ``index`` and ``packages`` are absent while it is being made."""
+
+    lock_digest: str = ""
+    status: str = ""
+    build_id: str = ""
+    platform: str = ""
+    digest: str = ""
+    index: EnvironmentIndex | None = None
+    packages: tuple[EnvironmentPackage, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the environment exists."""
+        return self.status == "COMPLETED"
+
+
+@dataclass(frozen=True)
 class Reason:
     """A step of the explanation of a conflict, with the steps that cause it."""
 
