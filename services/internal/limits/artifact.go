@@ -92,6 +92,9 @@ const (
 	// ZtocReason is the maximum length of the reason in a build's log why a layer has no zTOC, in
 	// bytes.
 	ZtocReason = 300
+	// SociPrefetchLookups is the maximum number of lookups in layers for the files that an image with
+	// a SOCI index prefetches.
+	SociPrefetchLookups = 50_000_000
 	// LayerKeys is the maximum number of layers in one lookup call, LayerLookups the number
 	// of concurrent lookups, and LayerLookup their timeout.
 	LayerKeys, LayerLookups = 1000, 16
@@ -146,6 +149,7 @@ func artifactRows() []Row {
 			Why: "it is in memory while the layer is built or read",
 		},
 		{What: "layer that gets a zTOC in an image with a SOCI index", Bound: "at least " + size(ZtocLayer) + "; layers that the worker has not compressed itself are read one at a time in each build", Why: "smaller layers are downloaded as fast as a part of them; it is the default of soci-snapshotter"},
+		{What: "files that an image with a SOCI index prefetches", Bound: n(SociPrefetchLookups) + " lookups in layers, which together have " + n(ImageEntries) + " files, and 40 links of a path", Why: "a lookup takes about a microsecond, and a file 100 bytes of memory; the build's log states what is not prefetched"},
 		{What: "table of contents of an eStargz or zstd:chunked layer", Bound: "one entry for each file of the layer, and for each 4 MiB of a file with eStargz", Why: "it is in memory while the layer is built, at about 300 bytes an entry"},
 		{What: "metadata of an EROFS layer", Bound: n(ImageEntries) + " files while it is built; " + size(ErofsMetadata) + " and " + size(ImageNameBytes) + " of names when it is read", Why: "they are in memory, at about 300 bytes a file; contents of more than " + size(ErofsMemory) + " are in a temporary file until the layer is complete"},
 		{What: "length of a layer before compression that is read for a zTOC", Bound: size(ZtocUnpacked), Why: "a small layer may be unpacked to any length; the image has no zTOC of a longer one"},

@@ -100,6 +100,9 @@ const (
 	Variables = 1000
 	// VariablesText is their maximum total length.
 	VariablesText = 64 << 10
+	// SociPrefetch is the maximum number of files that are prefetched, SociPrefetchPath the maximum
+	// length of the path of each, and SociPrefetchText their total length.
+	SociPrefetch, SociPrefetchPath, SociPrefetchText = 2000, 1 << 10, 128 << 10
 	// PackageEntries and PackageChannels are the maximum numbers of packages and channels.
 	PackageEntries  = 2000
 	PackageChannels = 100
@@ -163,6 +166,7 @@ func requestRows() []Row {
 		{What: "tokens", Bound: size(Secret), Why: "JSON web tokens of large groups have some KiB"},
 		{What: "env, entrypoint, cmd: number of each", Bound: strconv.Itoa(Variables), Why: "they are stored with the token, and served with each pull"},
 		{What: "env, entrypoint, cmd: length of each list", Bound: size(VariablesText), Why: "a kernel passes at most some MiB of both to a program; they are stored with the token in Redis"},
+		{What: "sociPrefetch", Bound: strconv.Itoa(SociPrefetch) + " paths of " + size(SociPrefetchPath) + ", " + size(SociPrefetchText) + " together", Why: "they are stored with the request and its build; `import torch` reads 1,500 files"},
 		{What: "packages.entries", Bound: strconv.Itoa(PackageEntries), Why: "all of them are passed to a solver"},
 		{What: "packages.channels", Bound: strconv.Itoa(PackageChannels), Why: "each is fetched"},
 		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of all parts: 100 layer addresses, the layers of included images for two platforms, and the lists above"},

@@ -107,15 +107,17 @@ type Image struct {
 	// Index is the SOCI index, Config its config, and Ztocs its layers.
 	Index, Config oci.Document
 	Ztocs         []Ztoc
+	// Prefetch are further layers of the SOCI index.
+	Prefetch []Artifact
 }
 
 // Enable returns an image with a SOCI index of the zTOCs, of which there must be at least one,
-// in the order of the layers. The root is the image's manifest, or an OCI index that lists it.
-// The error is fault.Invalid if a document is malformed.
-func Enable(root, manifest oci.Document, platform ocispec.Platform, ztocs []Ztoc) (Image, error) {
-	out := Image{Config: oci.NewDocument(TypeIndex, []byte("{}")), Ztocs: ztocs}
+// in the order of the layers, and of prefetch artifacts. The root is the image's manifest, or an OCI
+// index that lists it. The error is fault.Invalid if a document is malformed.
+func Enable(root, manifest oci.Document, platform ocispec.Platform, ztocs []Ztoc, prefetch ...Artifact) (Image, error) {
+	out := Image{Config: oci.NewDocument(TypeIndex, []byte("{}")), Ztocs: ztocs, Prefetch: prefetch}
 	var err error
-	if out.Index, err = index(out.Config, ztocs); err != nil {
+	if out.Index, err = index(out.Config, ztocs, prefetch); err != nil {
 		return Image{}, err
 	}
 	if out.Manifest, err = oci.Annotate(manifest, map[string]string{IndexAnnotation: out.Index.Digest.String()}); err != nil {
@@ -142,8 +144,8 @@ func IsRoot(root, manifest oci.Document, platform ocispec.Platform) bool {
 	return err == nil && index != "" && want.Digest == root.Digest
 }
 
-// index returns the SOCI index of some zTOCs.
-func index(config oci.Document, ztocs []Ztoc) (oci.Document, error) {
+// index returns the SOCI index of some zTOCs and prefetch artifacts.
+func index(config oci.Document, ztocs []Ztoc, prefetch []Artifact) (oci.Document, error) {
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
 		Config:      ocispec.Descriptor{MediaType: TypeIndex, Digest: config.Digest, Size: int64(len(config.Bytes))},
@@ -156,6 +158,11 @@ func index(config oci.Document, ztocs []Ztoc) (oci.Document, error) {
 	}
 	if len(m.Layers) == 0 {
 		return oci.Document{}, fault.Invalid.Newf("The image has no layer for a SOCI index")
+	}
+	for _, a := range prefetch {
+		m.Layers = append(m.Layers, ocispec.Descriptor{
+			MediaType: TypePrefetch, Digest: a.Document.Digest, Size: int64(len(a.Document.Bytes)), Annotations: map[string]string{LayerAnnotation: a.Layer.String()},
+		})
 	}
 	raw, err := json.Marshal(m)
 	return oci.NewDocument(ocispec.MediaTypeImageManifest, raw), err
