@@ -12,6 +12,7 @@ import (
 
 	"github.com/awslabs/soci-snapshotter/soci"
 	"github.com/awslabs/soci-snapshotter/soci/store"
+	"github.com/awslabs/soci-snapshotter/ztoc"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/platforms"
@@ -44,7 +45,7 @@ func (l layout) document(d digest.Digest, v any) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{MediaType: kind.MediaType, Digest: d, Size: int64(len(raw))}, err
 }
 
-func convert(folder, of, platform, tool string) error {
+func convert(folder, of, platform, tool string, prefetch []string) error {
 	ctx, l := context.Background(), layout(folder)
 	var content map[string]any
 	target, err := l.document(digest.Digest(of), &content)
@@ -74,7 +75,7 @@ func convert(folder, of, platform, tool string) error {
 	}
 	out := os.Stdout
 	os.Stdout = os.Stderr // the library prints its progress
-	builder, err := soci.NewIndexBuilder(contents, &store.SociStore{Store: blobs}, soci.WithArtifactsDb(db), soci.WithBuildToolIdentifier(tool))
+	builder, err := soci.NewIndexBuilder(contents, &store.SociStore{Store: blobs}, soci.WithArtifactsDb(db), soci.WithBuildToolIdentifier(tool), soci.WithPrefetchPaths(prefetch))
 	if err != nil {
 		return err
 	}
@@ -139,11 +140,53 @@ func (l layout) indexed(all ocispec.Index, e ocispec.Descriptor, m ocispec.Manif
 		return fmt.Errorf("the SOCI index has the type %s and %d zTOCs", index.ArtifactType, len(index.Blobs))
 	}
 	for _, z := range index.Blobs {
+		if z.MediaType == soci.SociPrefetchMediaType {
+			if err := l.prefetch(index, z); err != nil {
+				return fmt.Errorf("prefetch artifact %s: %w", z.Digest, err)
+			}
+			continue
+		}
 		if err := l.layer(m, z, count, seed); err != nil {
 			return fmt.Errorf("zTOC %s: %w", z.Digest, err)
 		}
 	}
 	return nil
+}
+
+// prefetch checks the prefetch artifact of a layer.
+func (l layout) prefetch(index soci.Index, p ocispec.Descriptor) error {
+	of := p.Annotations[soci.IndexAnnotationImageLayerDigest]
+	for _, z := range index.Blobs {
+		if z.MediaType != soci.SociLayerMediaType || z.Annotations[soci.IndexAnnotationImageLayerDigest] != of {
+			continue
+		}
+		in, err := os.Open(l.path(p.Digest))
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		artifact, err := soci.UnmarshalPrefetchArtifact(in)
+		if err != nil {
+			return err
+		}
+		from, err := os.Open(l.path(z.Digest))
+		if err != nil {
+			return err
+		}
+		defer from.Close()
+		toc, err := ztoc.Unmarshal(from)
+		if err != nil {
+			return err
+		}
+		for _, s := range artifact.PrefetchSpans {
+			if s.StartSpan < 0 || s.StartSpan > s.EndSpan || s.EndSpan > toc.MaxSpanID {
+				return fmt.Errorf("the range %d to %d is not of the %d spans", s.StartSpan, s.EndSpan, toc.MaxSpanID+1)
+			}
+			fmt.Printf("prefetch %s: %d to %d\n", of, s.StartSpan, s.EndSpan)
+		}
+		return nil
+	}
+	return fmt.Errorf("the layer %q has no zTOC", of)
 }
 
 // layer checks the zTOC of a layer.

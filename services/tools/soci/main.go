@@ -9,15 +9,16 @@
 // fails unless COUNT random ranges of the layer, which are read with the zTOC in both ways of
 // the library, and as many random files, are those of the tar, and each span has its digest.
 //
-//	soci-judge convert LAYOUT DIGEST PLATFORM TOOL
+//	soci-judge convert LAYOUT DIGEST PLATFORM TOOL [PATH…]
 //
 // prints the digest of the image with a SOCI index that the library makes of the image with a
-// digest in an OCI layout, in which it stores the result.
+// digest in an OCI layout, in which it stores the result. The paths are files to prefetch.
 //
 //	soci-judge image LAYOUT DIGEST COUNT SEED
 //
 // fails unless the image with a digest in an OCI layout has a SOCI index for each platform, as
-// the snapshotter looks for it, and each of its zTOCs passes the checks of ranges for its layer.
+// the snapshotter looks for it, and each of its zTOCs passes the checks of ranges for its layer. It
+// prints the ranges of spans in prefetch artifacts, which must be those of a zTOC.
 package main
 
 import (
@@ -40,12 +41,12 @@ func main() {
 		err = compare(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	case len(os.Args) == 7 && os.Args[1] == "ranges":
 		err = ranges(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
-	case len(os.Args) == 6 && os.Args[1] == "convert":
-		err = convert(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
+	case len(os.Args) >= 6 && os.Args[1] == "convert":
+		err = convert(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6:])
 	case len(os.Args) == 6 && os.Args[1] == "image":
 		err = image(os.Args[2], os.Args[3], os.Args[4], os.Args[5])
 	default:
-		err = errors.New("usage: soci-judge compare LAYER COMPRESSION TOOL ZTOC | ranges LAYER ZTOC TAR COUNT SEED | convert LAYOUT DIGEST PLATFORM TOOL | image LAYOUT DIGEST COUNT SEED")
+		err = errors.New("usage: soci-judge compare LAYER COMPRESSION TOOL ZTOC | ranges LAYER ZTOC TAR COUNT SEED | convert LAYOUT DIGEST PLATFORM TOOL [PATH…] | image LAYOUT DIGEST COUNT SEED")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soci-judge:", err)

@@ -35,6 +35,12 @@ func (e *environment) withSoci(ctx context.Context, m *layering.Builder, package
 		Skipped: func(l ocispec.Descriptor, why error) {
 			e.out.Print("", fmt.Sprintf("The layer %s is not in the SOCI index and is downloaded as a whole: %s", l.Digest, fault.Clip(why.Error(), limits.ZtocReason)))
 		},
+		Prefetch: e.job.Recipe.GetSociPrefetch(),
+		Prefetched: func(found soci.Prefetched) {
+			for _, line := range found.Log() {
+				e.out.Print("soci", line)
+			}
+		},
 	})
 	if err != nil {
 		return image, nil, asBuildError(err)

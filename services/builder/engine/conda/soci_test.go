@@ -158,6 +158,32 @@ func TestSoci(t *testing.T) {
 	}
 }
 
+// TestSociPrefetch checks that the SOCI index has prefetch artifacts, which are the same on each worker, and that the log
+// states what is not prefetched.
+func TestSociPrefetch(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
+	lock := b.big()
+	prefetched := func(j *jobs.Job) { j.Recipe.SociPrefetch = []string{"/base/big", "/none", "/opt/conda/lib/big"} }
+	plain, err := b.sharing(nc).Build(t.Context(), b.job(lock, indexed), &lines{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out lines
+	first, err := b.sharing(nc).Build(t.Context(), b.job(lock, indexed, prefetched), &out)
+	if err != nil || first == plain {
+		t.Fatalf("%s, %v", first, err)
+	}
+	for _, want := range []string{"The path /none is not prefetched: the image has no such file", "2 files are prefetched, from 2 layers"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, out.String())
+		}
+	}
+	if again, err := b.engine(t.TempDir()).Build(t.Context(), b.job(lock, indexed, prefetched), &lines{}); again != first || err != nil {
+		t.Errorf("a worker without layers makes %s instead of %s: %v", again, first, err)
+	}
+}
+
 // TestSociAndMount checks that an image can have both: the environment refers to the manifest with the
 // SOCI index.
 func TestSociAndMount(t *testing.T) {

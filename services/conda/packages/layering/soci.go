@@ -45,6 +45,9 @@ type Indexing struct {
 	// Skipped, if not nil, is called with a layer that can have no zTOC, and the reason. It may be
 	// called concurrently.
 	Skipped func(l ocispec.Descriptor, why error)
+	// Prefetch are the paths of files that are prefetched. Prefetched, if not nil, is called with what was found.
+	Prefetch   []string
+	Prefetched func(found soci.Prefetched)
 }
 
 // Soci returns an image with a SOCI index: the image, whose manifest refers to the index, and the
@@ -62,6 +65,7 @@ func (m *Builder) Soci(ctx context.Context, in Indexing) (image Image, index soc
 		return image, index, false, err
 	}
 	var ztocs []soci.Ztoc
+	stored := map[digest.Digest]Layer{}
 	for _, l := range layers {
 		p, isOwn := own[l.Digest]
 		if !isOwn {
@@ -71,12 +75,17 @@ func (m *Builder) Soci(ctx context.Context, in Indexing) (image Image, index soc
 		}
 		if p.Digest != "" {
 			ztocs = append(ztocs, soci.Ztoc{Layer: l, Digest: p.Digest, Size: p.Size})
+			stored[l.Digest] = p.Layer
 		}
 	}
 	if len(ztocs) == 0 {
 		return image, index, false, nil
 	}
-	index, err = soci.Enable(image.Manifest, image.Manifest, image.Platform, ztocs)
+	artifacts, err := m.prefetch(ctx, in, stored)
+	if err != nil {
+		return image, index, false, err
+	}
+	index, err = soci.Enable(image.Manifest, image.Manifest, image.Platform, ztocs, artifacts...)
 	image.Manifest = index.Manifest
 	return image, index, err == nil, err
 }
@@ -140,22 +149,28 @@ func (m *Builder) readOwn(ctx context.Context, in Indexing, layer Layer, which i
 // foreignZtoc returns the zTOC of a layer of the base image or of the configuration, or the zero
 // Package if it can have none.
 func (m *Builder) foreignZtoc(ctx context.Context, in Indexing, l ocispec.Descriptor) (Package, error) {
-	p, err := m.Store.Keep(ctx, ztocKey(l.Digest, in.Repository, l.MediaType), func(out io.Writer) (Package, error) {
-		layer, err := in.Open(ctx, l)
-		if err != nil {
-			return Package{}, err
-		}
-		defer func() { _ = layer.Close() }()
-		raw, err := soci.Read(l, layer)
-		if err != nil {
-			return Package{}, fmt.Errorf("reading the layer %s: %w", l.Digest, err)
-		}
-		return writeZtoc(Layer{}, raw, out)
-	})
+	p, err := m.Store.Keep(ctx, ztocKey(l.Digest, in.Repository, l.MediaType), func(out io.Writer) (Package, error) { return in.readOther(ctx, l, out) })
 	if err != nil && in.skip(l, err) {
 		return Package{}, nil
 	}
 	return p, err
+}
+
+// readOther writes the zTOC of the image's own layer, or of a layer of the base image or of the configuration.
+func (in Indexing) readOther(ctx context.Context, l ocispec.Descriptor, out io.Writer) (Package, error) {
+	layer := io.NopCloser(bytes.NewReader(in.Image.OwnBlob))
+	if l.Digest != in.Image.Own.Digest {
+		var err error
+		if layer, err = in.Open(ctx, l); err != nil {
+			return Package{}, err
+		}
+	}
+	defer func() { _ = layer.Close() }()
+	raw, err := soci.Read(l, layer)
+	if err != nil {
+		return Package{}, fmt.Errorf("reading the layer %s: %w", l.Digest, err)
+	}
+	return writeZtoc(Layer{}, raw, out)
 }
 
 // skip reports whether an error means that a layer can have no zTOC.
@@ -182,6 +197,11 @@ func (m *Builder) PushSoci(ctx context.Context, to Registry, index soci.Image) (
 			return sent, err
 		}
 		sent += n
+	}
+	for _, a := range index.Prefetch {
+		if err := put(ctx, to, describe(a.Document), bytes.NewReader(a.Document.Bytes)); err != nil {
+			return sent, err
+		}
 	}
 	return sent, to.Manifest(ctx, index.Index, false)
 }

@@ -62,7 +62,21 @@ func bigBase(t *testing.T, reg *testkit.Registry) (layering.Base, map[digest.Dig
 		if img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer}); err != nil {
 			t.Fatal(err)
 		}
-		contents[digest.FromBytes(gz)] = gz
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range layers {
+		in, err := l.Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		contents[digest.FromBytes(raw)] = raw
 	}
 	root, err := img.Digest()
 	if err != nil {
@@ -78,6 +92,8 @@ type site struct {
 	contents map[digest.Digest][]byte // layers of the base image
 	lock     []spec.Record
 	opened   atomic.Int32 // how often a layer of the base image was opened
+	prefetch []string     // the files that are prefetched
+	found    soci.Prefetched
 }
 
 // soci returns the image of the site with a SOCI index.
@@ -93,6 +109,7 @@ func (s *site) soci(t *testing.T, m *layering.Builder) (layering.Image, soci.Ima
 			s.opened.Add(1)
 			return io.NopCloser(bytes.NewReader(s.contents[l.Digest])), nil
 		},
+		Prefetch: s.prefetch, Prefetched: func(found soci.Prefetched) { s.found = found },
 	})
 	if err != nil || !ok {
 		t.Fatalf("%v, %v", ok, err)
@@ -143,6 +160,36 @@ func TestSociIsAFunctionOfTheImage(t *testing.T) {
 		}
 	}
 	if err := target.Manifest(ctx, first.Root, true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPrefetchIsAFunctionOfTheImage checks that the prefetch artifacts do not depend on where the layers and their
+// zTOCs come from, that they respect small layers, and that they are pushed.
+func TestPrefetchIsAFunctionOfTheImage(t *testing.T) {
+	t.Parallel()
+	reg := testkit.NewRegistry(t, testkit.Open)
+	s, target := newSite(t, reg), at(t, reg, "team/env:1")
+	recording := newBuilder(t, t.TempDir())
+	recording.Ztocs = true
+	image, without := s.soci(t, recording)
+	s.prefetch = []string{"/base/file", "/opt/conda/lib/big", "/none", "/opt/conda/conda-meta/history"}
+	_, first := s.soci(t, recording)
+	if first.Index.Digest == without.Index.Digest || len(first.Prefetch) != 1 || len(first.Ztocs) != 2 {
+		t.Fatalf("%d prefetch artifacts, %+v", len(first.Prefetch), s.found)
+	}
+	// /base/file is in a large layer and in a small one above it; the history is in the image's own layer.
+	if s.found.Files != 1 || s.found.Whole != 2 || len(s.found.Missing) != 1 || s.found.Missing[0].Path != "/none" {
+		t.Errorf("%+v", s.found)
+	}
+	_, read := s.soci(t, newBuilder(t, t.TempDir()))
+	if diff := cmp.Diff(first, read); diff != "" {
+		t.Errorf("a worker that has no layers makes another SOCI index:\n%s", diff)
+	}
+	if _, err := recording.Push(t.Context(), untagged{target}, image); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := recording.PushSoci(t.Context(), target, first); err != nil { // the registry rejects an index without its blobs
 		t.Fatal(err)
 	}
 }
@@ -236,6 +283,8 @@ func TestGenuineSoci(t *testing.T) {
 	m, dir := newBuilder(t, t.TempDir()), t.TempDir()
 	m.Ztocs = true
 	_, index := s.soci(t, m)
+	s.prefetch = []string{"/opt/conda/lib/big", "/opt/conda/conda-meta/big-1-0.json"}
+	_, prefetched := s.soci(t, m)
 	plain := environmentOf(t, m, s.base, "amd64", s.lock)
 	store := func(raw []byte) {
 		name := filepath.Join(dir, "blobs", "sha256", digest.FromBytes(raw).Encoded())
@@ -243,8 +292,11 @@ func TestGenuineSoci(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, doc := range []oci.Document{plain.Manifest, plain.Config, index.Manifest, index.Index, index.Config, index.Root} {
+	for _, doc := range []oci.Document{plain.Manifest, plain.Config, index.Manifest, index.Index, index.Config, index.Root, prefetched.Manifest, prefetched.Index, prefetched.Root} {
 		store(doc.Bytes)
+	}
+	for _, a := range prefetched.Prefetch {
+		store(a.Document.Bytes)
 	}
 	for _, raw := range s.contents {
 		store(raw)
@@ -273,6 +325,14 @@ func TestGenuineSoci(t *testing.T) {
 		t.Errorf("the library makes %s instead of %s:\n%s", made, index.Root.Digest, index.Root.Bytes)
 	}
 	t.Log(judged(t, judge, "image", dir, index.Root.Digest.String(), "1000", "1"))
+	made = judged(t, judge, append([]string{"convert", dir, plain.Manifest.Digest.String(), "linux/amd64", soci.Tool}, s.prefetch...)...)
+	if !strings.HasSuffix(strings.TrimSpace(made), prefetched.Root.Digest.String()) {
+		t.Errorf("with files to prefetch, the library makes %s instead of %s:\n%s", made, prefetched.Root.Digest, prefetched.Index.Bytes)
+	}
+	found := judged(t, judge, "image", dir, prefetched.Root.Digest.String(), "10", "1")
+	if !strings.Contains(found, "prefetch sha256:") {
+		t.Errorf("the library reads no prefetch artifact: %s", found)
+	}
 }
 
 func judged(t *testing.T, program string, args ...string) string {

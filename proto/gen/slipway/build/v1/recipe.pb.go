@@ -89,7 +89,9 @@ type Recipe struct {
 	KeepPackages bool `protobuf:"varint,20,opt,name=keep_packages,json=keepPackages,proto3" json:"keep_packages,omitempty"`
 	// Whether a Singularity image will be made of the image, so that its layers are also compressed for
 	// that while they are made. Only for the engine "conda". It does not change the image.
-	SifParts      bool `protobuf:"varint,21,opt,name=sif_parts,json=sifParts,proto3" json:"sif_parts,omitempty"`
+	SifParts bool `protobuf:"varint,21,opt,name=sif_parts,json=sifParts,proto3" json:"sif_parts,omitempty"`
+	// Absolute paths of files that engines with the SOCI snapshotter fetch first, sorted. Only with soci.
+	SociPrefetch  []string `protobuf:"bytes,22,rep,name=soci_prefetch,json=sociPrefetch,proto3" json:"soci_prefetch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +273,13 @@ func (x *Recipe) GetSifParts() bool {
 	return false
 }
 
+func (x *Recipe) GetSociPrefetch() []string {
+	if x != nil {
+		return x.SociPrefetch
+	}
+	return nil
+}
+
 // File is a file of a build context.
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -412,7 +421,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x8e\a\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xb3\a\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -437,7 +446,8 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\x05mount\x18\x12 \x01(\bR\x05mount\x12\x12\n" +
 	"\x04soci\x18\x13 \x01(\bR\x04soci\x12#\n" +
 	"\rkeep_packages\x18\x14 \x01(\bR\fkeepPackages\x12\x1b\n" +
-	"\tsif_parts\x18\x15 \x01(\bR\bsifParts\x1a<\n" +
+	"\tsif_parts\x18\x15 \x01(\bR\bsifParts\x12#\n" +
+	"\rsoci_prefetch\x18\x16 \x03(\tR\fsociPrefetch\x1a<\n" +
 	"\x0eVariablesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
