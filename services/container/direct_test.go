@@ -350,6 +350,11 @@ func TestSociRequests(t *testing.T) {
 	if got.GetBuildId() == plain.GetBuildId() || got.Message != nil || plain.Message != nil || !s.builds.last(t).GetRecipe().GetSoci() {
 		t.Errorf("got %v, and without soci %v", got, plain)
 	}
+	with.SociPrefetch = []string{"/opt/conda/bin/samtools", "/opt/conda/bin/python"}
+	prefetched := s.must(t, with)
+	if paths := s.builds.last(t).GetRecipe().GetSociPrefetch(); prefetched.GetBuildId() == got.GetBuildId() || len(paths) != 2 || paths[0] != "/opt/conda/bin/python" {
+		t.Errorf("got %v, with the paths %q", prefetched, paths)
+	}
 	if got := s.must(t, &containerv1.ContainerRequest{ContainerImage: s.image, Soci: true}); !strings.Contains(got.GetMessage(), "SOCI") {
 		t.Errorf("for an existing image: %v", got)
 	}

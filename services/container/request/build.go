@@ -40,6 +40,7 @@ func (r Resolved) BuildCopy(from *containerv1.Plan, to Destination, clientIP str
 	recipe := &buildv1.Recipe{
 		Engine: "freeze", Format: "oci", Platform: from.GetPlatform(), Config: from.GetConfig(), Source: from.GetSource(), Soci: r.Raw.GetSoci() && !r.IsSif(),
 	}
+	recipe.SociPrefetch = prefetchOf(r.Raw)
 	if r.IsSif() {
 		recipe.Engine, recipe.Format, recipe.SifKey = FormatSif, FormatSif, r.SifKey
 	}

@@ -59,6 +59,10 @@ func ContentDigest(r *buildv1.Recipe, to Destination) string {
 	if r.GetSoci() {
 		w.text("slipway soci")
 	}
+	if paths := r.GetSociPrefetch(); len(paths) > 0 {
+		w.text("slipway soci prefetch")
+		w.list(paths)
+	}
 	if set := r.GetVariables(); len(set) > 0 {
 		w.text("slipway variables")
 		for _, name := range slices.Sorted(maps.Keys(set)) {

@@ -94,7 +94,7 @@ func (e Earlier) Request(lock string) *containerv1.ContainerRequest {
 	}
 	return &containerv1.ContainerRequest{
 		Packages:          packages,
-		ContainerPlatform: e.Platform, Format: from.GetFormat(), Freeze: from.GetFreeze(), Mount: from.GetMount(), Soci: from.GetSoci(), BuildRepository: from.GetBuildRepository(),
+		ContainerPlatform: e.Platform, Format: from.GetFormat(), Freeze: from.GetFreeze(), Mount: from.GetMount(), Soci: from.GetSoci(), SociPrefetch: from.GetSociPrefetch(), BuildRepository: from.GetBuildRepository(),
 		CacheRepository: from.GetCacheRepository(), NameStrategy: from.GetNameStrategy(), Keep: from.GetKeep(), KeepScope: from.GetKeepScope(), Compression: compressionAgain(e.Parts[0].GetRecipe().GetCompression()),
 	}
 }

@@ -113,6 +113,7 @@ func (r Resolved) recipe(engine string, file Dockerfile, p Part, condaFile strin
 		Engine: engine, Format: "oci", Platform: platforms.Format(p.Platform), Compression: compressionOf(r.Raw),
 		ContainerFile: file.text, Files: file.files, CondaFile: condaFile, SifBase: file.MayBeSif, Soci: r.Raw.GetSoci() && !r.IsSif(),
 	}
+	out.SociPrefetch = prefetchOf(r.Raw)
 	if l := r.Raw.GetBuildContext(); l.GetLocation() != "" && file.text != "" {
 		out.Context, out.ContextData = layerWithoutContent(l), r.Data.Context
 	}

@@ -79,6 +79,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		Mirror:            p.Raw.GetMirror(),
 		Mount:             p.Raw.GetMount(),
 		Soci:              p.Raw.GetSoci(),
+		SociPrefetch:      p.Raw.GetSociPrefetch(),
 		Keep:              p.Raw.GetKeep(),
 		KeepScope:         p.Raw.GetKeepScope(),
 		BuildRepository:   p.Raw.GetBuildRepository(),

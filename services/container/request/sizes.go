@@ -89,6 +89,7 @@ func lists(r *containerv1.ContainerRequest) []counted {
 		{"packages.entries", p.GetEntries(), limits.PackageEntries, limits.EntriesText},
 		{"packages.channels", p.GetChannels(), limits.PackageChannels, limits.OptionText},
 		{"minAgeExcept", r.GetMinAgeExcept(), limits.CondaExceptions, limits.OptionText},
+		{"sociPrefetch", r.GetSociPrefetch(), limits.SociPrefetch, limits.SociPrefetchText},
 		{"containerIncludes", r.GetContainerIncludes(), limits.Includes, limits.Includes * limits.Name},
 		{"packages.condaOpts.commands", p.GetCondaOpts().GetCommands(), limits.Variables, limits.OptionText},
 		{"packages.pixiOpts.commands", p.GetPixiOpts().GetCommands(), limits.Variables, limits.OptionText},

@@ -44,6 +44,9 @@ func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	if err := checkSoci(r); err != nil {
 		return nil, err
 	}
+	if err := checkPrefetch(r); err != nil {
+		return nil, err
+	}
 	if r.GetContainerFile() != "" {
 		if err := checkLayersOnly(r, "containerFile"); err != nil {
 			return nil, err

@@ -125,7 +125,10 @@ type ContainerRequest struct {
 	Keep bool `protobuf:"varint,38,opt,name=keep,proto3" json:"keep,omitempty"`
 	// Only with keep: "public" (the default), or "organization": the image is listed for the members of the
 	// organisation of the workspace only, and its name contains a secret of theirs.
-	KeepScope     string `protobuf:"bytes,39,opt,name=keep_scope,json=keepScope,proto3" json:"keep_scope,omitempty"`
+	KeepScope string `protobuf:"bytes,39,opt,name=keep_scope,json=keepScope,proto3" json:"keep_scope,omitempty"`
+	// Absolute paths of files that engines with the SOCI snapshotter fetch first, at most 2,000; only
+	// with soci.
+	SociPrefetch  []string `protobuf:"bytes,40,rep,name=soci_prefetch,json=sociPrefetch,proto3" json:"soci_prefetch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +427,13 @@ func (x *ContainerRequest) GetKeepScope() string {
 		return x.KeepScope
 	}
 	return ""
+}
+
+func (x *ContainerRequest) GetSociPrefetch() []string {
+	if x != nil {
+		return x.SociPrefetch
+	}
+	return nil
 }
 
 // Compression is the compression of the built layers.
@@ -1120,7 +1130,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xff\x10\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xab\x11\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12-\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\rcontainerFile\x12P\n" +
@@ -1166,7 +1176,8 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x05mount\x18% \x01(\bR\x05mount\x12\x12\n" +
 	"\x04keep\x18& \x01(\bR\x04keep\x129\n" +
 	"\n" +
-	"keep_scope\x18' \x01(\tB\x1a\xaa\xb5\x18\x06public\xaa\xb5\x18\forganizationR\tkeepScope:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
+	"keep_scope\x18' \x01(\tB\x1a\xaa\xb5\x18\x06public\xaa\xb5\x18\forganizationR\tkeepScope\x12*\n" +
+	"\rsoci_prefetch\x18( \x03(\tB\x05\xb8\xb5\x18\xd0\x0fR\fsociPrefetch:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
 	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\xa6\x01\n" +
 	"\vCompression\x12V\n" +
