@@ -107,7 +107,7 @@ const sifSuffix = " (sif)"
 func (c *container) sif(used lockFile) *container {
 	asSif := func(request *containerv1.ContainerRequest) *containerv1.ContainerRequest {
 		out := proto.CloneOf(request)
-		out.Format, out.Soci = formatSif, false
+		out.Format, out.Soci, out.SociPrefetch = formatSif, false, nil
 		return out
 	}
 	one := &container{name: c.name, isProcess: c.isProcess, request: asSif(c.request), text: c.text, sent: asSif(c.sent)}

@@ -21,6 +21,7 @@ import (
 type frozenFlags struct {
 	freeze     string
 	soci       bool
+	prefetch   string // a file with paths, or "-"
 	keep       string // "", "public" or "organization"
 	sif, await bool
 	progress   string // "auto", "plain" or "tty"
@@ -39,6 +40,7 @@ func (f *frozenFlags) addFreeze(cmd *cobra.Command) {
 	cmd.Flags().Lookup("keep").NoOptDefVal = "public"
 	usage.CompleteFlag(cmd, "keep", "public", "organization")
 	cmd.Flags().BoolVar(&f.soci, "soci", false, "Add a SOCI index to an image that is built or frozen, so that engines with the SOCI snapshotter start it before it is downloaded.")
+	cmd.Flags().StringVar(&f.prefetch, "soci-prefetch", "", "A `file` with the paths of the files that are fetched first, one on each line, e.g. of slipway cache firsts; - for standard input. Only with --soci.")
 }
 
 // addWait adds the flags of the format, and of the wait for the image.
@@ -61,7 +63,7 @@ func (f *frozenFlags) checkProgress() error {
 }
 
 // target adds the target repository to a request.
-func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
+func (f *frozenFlags) target(cmd *cobra.Command, req *containerv1.ContainerRequest) error {
 	if err := f.checkProgress(); err != nil {
 		return err
 	}
@@ -83,7 +85,26 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	if req.Soci = f.soci; f.sif {
 		req.Format = "sif"
 	}
-	return nil
+	if f.prefetch == "" {
+		return nil
+	}
+	if !f.soci {
+		return usage.Errorf("--soci-prefetch is only for --soci")
+	}
+	text, err := contents(cmd, f.prefetch)
+	req.SociPrefetch = pathsOf(text)
+	return err
+}
+
+// pathsOf returns the lines of a list of files.
+func pathsOf(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, "\r\n"); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
 }
 
 // wait follows the build of a request until its image exists, if --await is set.

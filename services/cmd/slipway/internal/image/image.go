@@ -93,7 +93,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *session.Settings, frozen *frozen
 		return err
 	}
 	req := &containerv1.ContainerRequest{ContainerImage: ref}
-	if err := frozen.target(req); err != nil {
+	if err := frozen.target(cmd, req); err != nil {
 		return err
 	}
 	if err := f.fill(cmd, s, c, req); err != nil {

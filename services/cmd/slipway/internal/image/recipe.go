@@ -72,7 +72,7 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 	if err != nil {
 		return err
 	}
-	if err := f.target(req); err != nil {
+	if err := f.target(cmd, req); err != nil {
 		return err
 	}
 	if err := f.fill(cmd, s, c, req); err != nil {
@@ -91,7 +91,7 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 // Defaults returns a request with the fields that the flags set.
 func (f *RecipeFlags) Defaults(cmd *cobra.Command, s *session.Settings, c *session.Client) (*containerv1.ContainerRequest, error) {
 	req := &containerv1.ContainerRequest{}
-	if err := f.target(req); err != nil {
+	if err := f.target(cmd, req); err != nil {
 		return nil, err
 	}
 	return req, f.fill(cmd, s, c, req)
@@ -118,7 +118,7 @@ func (f *RecipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
 	return name
 }
 
-func (f *RecipeFlags) target(req *containerv1.ContainerRequest) error {
+func (f *RecipeFlags) target(cmd *cobra.Command, req *containerv1.ContainerRequest) error {
 	req.BuildRepository, req.CacheRepository, req.NameStrategy, req.DryRun = f.buildRepo, f.cacheRepo, f.names, f.DryRun
 	req.Compression = f.compression.as
 	if f.DryRun && f.await {
@@ -127,7 +127,7 @@ func (f *RecipeFlags) target(req *containerv1.ContainerRequest) error {
 	if f.freeze != "" && f.buildRepo != "" && f.buildRepo != f.freeze {
 		return usage.Errorf("--freeze and --build-repo name two repositories; give only --freeze")
 	}
-	return f.frozenFlags.target(req)
+	return f.frozenFlags.target(cmd, req)
 }
 
 // Encoded returns a file, or standard input for "-", in base64 as the contract requires.

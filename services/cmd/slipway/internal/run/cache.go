@@ -59,7 +59,7 @@ func (f *CacheFlags) Open() (*cache.Cache, error) {
 // Cache returns `slipway cache`.
 func Cache(*session.Settings) *cobra.Command {
 	cmd := usage.Group("cache", "List, verify and clean the cache of environments")
-	cmd.AddCommand(cacheList(), cacheVerify(), cacheClean())
+	cmd.AddCommand(cacheList(), cacheFirsts(), cacheVerify(), cacheClean())
 	return cmd
 }
 
