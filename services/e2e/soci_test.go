@@ -47,16 +47,20 @@ func TestSoci(t *testing.T) {
 	eachCopyShape(t, []string{up.Host}, unraced(bare(channel.URL)), func(t *testing.T, p *program) {
 		packages := environment(base, "greet")
 		packages["soci"] = true
+		packages["sociPrefetch"] = []string{"/base/large", "/none"}
 		added := map[string]any{}
 		for name, value := range packages {
 			added[name] = value
 		}
 		added["containerConfig"] = map[string]any{"env": []string{"ADDED=1"}}
-		frozen := map[string]any{"containerImage": base, "soci": true, "freeze": true, "buildRepository": up.Host + "/team/frozen"}
+		frozen := map[string]any{"containerImage": base, "soci": true, "sociPrefetch": []string{"/base/large", "/none"}, "freeze": true, "buildRepository": up.Host + "/team/frozen"}
 		for kind, body := range map[string]map[string]any{"packages": packages, "with additions": added, "frozen": frozen} {
 			answer := p.order(body)
 			if s := p.finished(t, answer); s["succeeded"] != true || answer["message"] != nil {
 				t.Fatalf("%s: %v, and the build ended as %v:\n%s", kind, answer["message"], s, p.logOf(answer))
+			}
+			if log := p.logOf(answer); !strings.Contains(log, "The path /none is not prefetched") || !strings.Contains(log, "1 files are prefetched, from 1 layers") {
+				t.Errorf("%s: the log does not state what is prefetched:\n%s", kind, log)
 			}
 			judgeSoci(t, kind, text(answer, "targetImage"))
 		}
@@ -96,7 +100,7 @@ func judgeSoci(t *testing.T, kind, image string) {
 		return
 	}
 	out, err := exec.CommandContext(t.Context(), judge, "image", dir, root.String(), "20", "1").CombinedOutput()
-	if err != nil {
+	if err != nil || !strings.Contains(string(out), "prefetch sha256:") {
 		t.Errorf("%s: %v\n%s", kind, err, out)
 	}
 }
