@@ -85,6 +85,10 @@ def test_bodies(calls: Calls, tmp_path: Path) -> None:
     }  # fmt: skip
     assert body(calls, packages=["a"], keep=True) == {"packages": {"type": "CONDA", "entries": ["a"]}, "keep": True}
     assert body(calls, packages=["a"], mounted=True) == {"packages": {"type": "CONDA", "entries": ["a"]}, "format": "environment"}
+    lazy = {"packages": {"type": "CONDA", "entries": ["a"]}, "soci": True, "sociPrefetch": ["/opt/conda/bin/a"]}
+    assert body(calls, packages=["a"], soci=True, soci_prefetch=["/opt/conda/bin/a"]) == lazy
+    with pytest.raises(ValueError, match="soci_prefetch is only for soci"):
+        body(calls, packages=["a"], soci_prefetch=["/a"])
     with pytest.raises(ValueError, match="mounted is for packages"):
         body(calls, image="x", mounted=True)
     with pytest.raises(ValueError, match="either singularity or mounted"):

@@ -65,6 +65,8 @@ def container(
     cache_repository: str | None = None,
     singularity: bool = False,
     mounted: bool = False,
+    soci: bool = False,
+    soci_prefetch: Sequence[str] = (),
     compression: str | None = None,
     name_strategy: str | None = None,
     dry_run: bool = False,
@@ -106,6 +108,9 @@ def container(
         singularity: Whether to create a Singularity image; its name is then for ``oras://``.
         mounted: Whether to create an environment that ``slipway run`` mounts, instead of an image. Only for packages or an
             environment.
+        soci: Whether to add a SOCI index to an image that is built or frozen, so that engines with the SOCI snapshotter
+            start it before it is downloaded.
+        soci_prefetch: Absolute paths of the files that the snapshotter fetches first. Only with ``soci``.
         compression: The compression of built layers, such as ``"zstd:19"``; with ``",force"`` also of base images.
         name_strategy: ``"none"``, ``"tagPrefix"`` (the default) or ``"imageSuffix"``.
         dry_run: Whether to only return the response, and build nothing.

@@ -50,6 +50,8 @@ def container_body(
     cache_repository: str | None,
     singularity: bool,
     mounted: bool,
+    soci: bool,
+    soci_prefetch: Sequence[str],
     compression: str | None,
     name_strategy: str | None,
     dry_run: bool,
@@ -63,6 +65,8 @@ def container_body(
         raise ValueError("context is the files of a dockerfile, or of commands; give one of these too")
     if singularity and mounted:
         raise ValueError("give either singularity or mounted")
+    if soci_prefetch and not soci:
+        raise ValueError("soci_prefetch is only for soci")
     conda = {
         "channels": channels, "environment_name": environment_name, "r_packages": r_packages, "base_image": base_image,
         "base_packages": base_packages, "commands": commands, "compile_python": compile_python, "as_of": as_of,
@@ -92,6 +96,8 @@ def container_body(
         "keep": keep,
         "cacheRepository": cache_repository,
         "format": "sif" if singularity else "environment" if mounted else None,
+        "soci": soci,
+        "sociPrefetch": _list("soci_prefetch", soci_prefetch),
         "buildCompression": None if compression is None else _compression(compression),
         "nameStrategy": name_strategy,
         "dryRun": dry_run,
