@@ -116,7 +116,7 @@ const (
 	RequestStored   = 256 << 10
 	RequestRecord   = 16 << 10
 	// Record is the maximum size of the record of a request in Redis and SQL.
-	Record = 704 << 10
+	Record = 832 << 10
 )
 
 // Limits of a request to the platform, where documents of runs list tasks.
@@ -166,7 +166,7 @@ func requestRows() []Row {
 		{What: "tokens", Bound: size(Secret), Why: "JSON web tokens of large groups have some KiB"},
 		{What: "env, entrypoint, cmd: number of each", Bound: strconv.Itoa(Variables), Why: "they are stored with the token, and served with each pull"},
 		{What: "env, entrypoint, cmd: length of each list", Bound: size(VariablesText), Why: "a kernel passes at most some MiB of both to a program; they are stored with the token in Redis"},
-		{What: "sociPrefetch", Bound: strconv.Itoa(SociPrefetch) + " paths of " + size(SociPrefetchPath) + ", " + size(SociPrefetchText) + " together", Why: "they are stored with the request and its build; `import torch` reads 1,500 files"},
+		{What: "sociPrefetch", Bound: strconv.Itoa(SociPrefetch) + " paths of " + size(SociPrefetchPath) + ", " + size(SociPrefetchText) + " together", Why: "they are stored with the request and its build"},
 		{What: "packages.entries", Bound: strconv.Itoa(PackageEntries), Why: "all of them are passed to a solver"},
 		{What: "packages.channels", Bound: strconv.Itoa(PackageChannels), Why: "each is fetched"},
 		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of all parts: 100 layer addresses, the layers of included images for two platforms, and the lists above"},
