@@ -70,8 +70,8 @@ func CanList(l ocispec.Descriptor) bool {
 	return false
 }
 
-// Add adds the next layer of the image, lowest first, with its encoded zTOC, which is nil if there
-// is none. hasZtoc is set if the SOCI index has the zTOC. Add returns ztoc.ErrInvalid if it is malformed.
+// Add adds the next layer of the image, lowest first, with its encoded zTOC; nil if the layer has
+// no zTOC. hasZtoc is set if the SOCI index has the zTOC. Add returns ztoc.ErrInvalid if it is malformed.
 func (p *Prefetch) Add(l ocispec.Descriptor, raw []byte, hasZtoc bool) error {
 	f := files{layer: l.Digest, hasZtoc: hasZtoc}
 	if raw != nil && p.entries < limits.ImageEntries {
@@ -164,8 +164,8 @@ const (
 	reasonNoDir   = "a part of the path is not a directory"
 )
 
-// resolve returns the layer and the entry of the file at a path, or the reason why there is none. It
-// follows links. Directories need no entries.
+// resolve returns the layer and the entry of the file at a path, or the reason why it cannot be
+// prefetched. It follows links. Directories need no entries.
 func (p *Prefetch) resolve(name string) (layer int, e ztoc.Entry, reason string) {
 	at, rest, links, top := "", strings.Split(clean(name), "/"), 0, len(p.layers)-1
 	for len(rest) > 0 {
